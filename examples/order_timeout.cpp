@@ -1,0 +1,514 @@
+// SPDX-License-Identifier: MIT
+
+/// The accident that leaselock is about, played twice on a real server: once with the lock as it is
+/// often written, SET NX PX and a DEL at the end, and once with leaselock::LeaseLock.
+///
+/// Three workers want to run the order-timeout job. A takes the lock and stalls past its lease, B
+/// takes it, A comes back and releases, C tries while B is inside.
+
+#include "support/private_server.hpp"
+#include "support/stage.hpp"
+#include "support/timeline.hpp"
+
+#include <leaselock/leaselock.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+using namespace std::chrono_literals;
+using example::Doing;
+using leaselock::Answer;
+using leaselock::errc;
+using leaselock::HiredisConnection;
+using leaselock::LeaseLock;
+using leaselock::Reply;
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr milliseconds short_lease = 500ms; // A's
+constexpr milliseconds long_lease = 10s;    // of B and C, which do not stall
+constexpr milliseconds stall = 750ms;
+
+std::string random_hex(int digits) {
+    std::random_device source;
+    std::string text;
+    while (digits-- > 0) text += "0123456789abcdef"[source() % 16];
+    return text;
+}
+
+/// One command, as one would type it.
+Reply ask(HiredisConnection& redis, std::initializer_list<std::string_view> words) {
+    const leaselock::Command command{{words.begin(), words.size()}, {}};
+    Reply reply;
+    redis.call({&command, 1}, {&reply, 1}, leaselock::LeaseClock::now() + 5s);
+    if (!reply.answered()) {
+        throw std::runtime_error(std::string{reply.text.view()} + ": " + reply.cause.message());
+    }
+    if (reply.kind == Reply::error) throw std::runtime_error(std::string{reply.text.view()});
+    return reply;
+}
+
+// --- the two runs share a stage ----------------------------------------------------------------
+
+/// One performance: the key, the order of events, what was seen.
+struct Play {
+    std::string url;
+    std::string key;
+    example::Timeline timeline{};
+    example::Stage stage{};
+
+    std::mutex mutex{};
+    std::map<std::string, char, std::less<>> holders{}; ///< by fingerprint
+
+    /// `who` has taken the lock with this token.
+    void took(char who, std::string_view fingerprint) {
+        const std::scoped_lock lock{mutex};
+        holders.emplace(fingerprint, who);
+    }
+    /// Whose token that is; '?' as long as nobody has said so.
+    char holder(std::string_view fingerprint) {
+        const std::scoped_lock lock{mutex};
+        const auto found = holders.find(fingerprint);
+        return found == holders.end() ? '?' : found->second;
+    }
+};
+
+/// The 8 digits of the stored token that may be shown; empty when the key is not there.
+std::string stored_fingerprint(HiredisConnection& redis, const std::string& key) {
+    return std::string{ask(redis, {"GETRANGE", key, "0", "7"}).text.view()};
+}
+
+/// Looks at the key all the time, on a connection of its own.
+void watch(Play& play, const std::stop_token& stop) {
+    HiredisConnection redis{play.url};
+    bool expiry_told = false;
+    while (!stop.stop_requested()) {
+        const bool a_came_before = play.stage.reached("A is inside");
+        const std::string seen = stored_fingerprint(redis, play.key);
+        if (!seen.empty()) {
+            if (const char who = play.holder(seen); who != '?') play.timeline.holds(who);
+        } else {
+            play.timeline.holds('.');
+            if (a_came_before && !expiry_told) {
+                expiry_told = true;
+                play.timeline.say(' ', "", "the lease of A runs out in Redis; nobody tells A");
+                play.stage.reach("A's lease is over");
+            }
+        }
+        std::this_thread::sleep_for(3ms);
+    }
+}
+
+/// Runs the workers and the onlooker to their end. @throws what went wrong first
+void perform(Play& play, std::initializer_list<std::function<void()>> workers) {
+    const auto to_the_end = [&play](const auto& body) {
+        try {
+            body();
+        } catch (const std::exception& error) {
+            play.stage.fail(error.what());
+        }
+    };
+    std::printf("\n     when   who token      what\n");
+    {
+        std::jthread onlooker{
+            [&](const std::stop_token& stop) { to_the_end([&] { watch(play, stop); }); }};
+        std::vector<std::jthread> threads;
+        for (const auto& worker : workers) {
+            threads.emplace_back([&] { to_the_end(worker); });
+        }
+    }
+    if (const std::string why = play.stage.failure(); !why.empty()) throw std::runtime_error(why);
+    play.timeline.draw();
+}
+
+/// What stands for the job: cancelling the orders that were not paid in time.
+void work(Play& play, char who, milliseconds span) {
+    play.timeline.turn(who, Doing::working);
+    std::this_thread::sleep_for(span);
+}
+
+/// A swapped-out page, a paused container, a debugger: the thread does not run.
+void stall_past_the_lease(Play& play) {
+    play.timeline.turn('A', Doing::stalled);
+    play.timeline.say('A', "", "stalls in the middle of its work, past its lease");
+    play.stage.reach("A stalls");
+    std::this_thread::sleep_for(stall);
+    play.stage.await("B is inside");
+}
+
+// --- 1. as it is often written -----------------------------------------------------------------
+
+class BareLock {
+public:
+    BareLock(Play& play, HiredisConnection& redis, char who)
+        : play_(play), redis_(redis), who_(who) {}
+
+    bool take(milliseconds ttl) {
+        const std::string token = random_hex(32);
+        const std::string ms = std::to_string(ttl.count());
+        const bool taken =
+            ask(redis_, {"SET", play_.key, token, "NX", "PX", ms}).kind == Reply::status;
+        fingerprint_ = token.substr(0, 8);
+        if (taken) play_.took(who_, fingerprint_);
+        play_.timeline.say(who_, fingerprint_,
+                           "SET " + play_.key + " NX PX " + ms + " -> " + (taken ? "OK" : "nil"));
+        return taken;
+    }
+
+    /// @return whose lock it was that this deleted
+    char release() {
+        const char whose =
+            play_.holder(stored_fingerprint(redis_, play_.key)); // for the story only
+        const auto deleted = ask(redis_, {"DEL", play_.key}).number;
+        std::string what = "DEL " + play_.key + " -> " + std::to_string(deleted);
+        if (deleted == 1 && whose != who_)
+            what += std::string{"    and that was the lock of "} + whose;
+        if (deleted == 0) what += "    nothing left to delete";
+        play_.timeline.say(who_, fingerprint_, what);
+        return deleted == 1 ? whose : '.';
+    }
+
+private:
+    Play& play_;
+    HiredisConnection& redis_;
+    char who_;
+    std::string fingerprint_;
+};
+
+struct BareRun {
+    char deleted_by_a = '?';
+    char deleted_by_b = '?';
+    bool c_got_in = false;
+    milliseconds a_beside_b{};
+    milliseconds b_beside_c{};
+};
+
+BareRun run_bare(Play& play) {
+    BareRun seen;
+    const auto a = [&] {
+        HiredisConnection redis{play.url};
+        BareLock lock{play, redis, 'A'};
+        if (!lock.take(short_lease)) throw std::runtime_error("the key is held by somebody else");
+        work(play, 'A', 20ms);
+        play.stage.reach("A is inside");
+        stall_past_the_lease(play);
+        play.timeline.say('A', "", "comes back and goes on, as if nothing had happened");
+        work(play, 'A', 60ms);
+        play.timeline.turn('A', Doing::nothing);
+        seen.deleted_by_a = lock.release();
+        play.stage.reach("A has released");
+    };
+    const auto b = [&] {
+        HiredisConnection redis{play.url};
+        BareLock lock{play, redis, 'B'};
+        play.stage.await("A stalls");
+        if (!lock.take(long_lease)) {
+            play.stage.await("A's lease is over");
+            if (!lock.take(long_lease)) throw std::runtime_error("B does not get the lock");
+        }
+        play.stage.reach("B is inside");
+        work(play, 'B', 0ms);
+        play.stage.await("C has tried");
+        work(play, 'B', 120ms);
+        play.timeline.turn('B', Doing::nothing);
+        seen.deleted_by_b = lock.release();
+        play.stage.reach("B has released");
+    };
+    const auto c = [&] {
+        HiredisConnection redis{play.url};
+        BareLock lock{play, redis, 'C'};
+        play.stage.await("A has released");
+        seen.c_got_in = lock.take(long_lease);
+        if (!seen.c_got_in) throw std::runtime_error("C does not get in: no accident today");
+        work(play, 'C', 0ms);
+        play.stage.reach("C has tried");
+        play.stage.await("B has released");
+        work(play, 'C', 60ms);
+        play.timeline.turn('C', Doing::nothing);
+        lock.release();
+    };
+    perform(play, {a, b, c});
+    seen.a_beside_b = play.timeline.overlap('A', 'B');
+    seen.b_beside_c = play.timeline.overlap('B', 'C');
+    return seen;
+}
+
+// --- 2. with the guard -------------------------------------------------------------------------
+
+/// Puts every answer that a guard gets onto the timeline.
+class Narrator final : public leaselock::Observer {
+public:
+    Narrator(Play& play, char who) : play_(play), who_(who) {}
+
+    void on_event(const leaselock::Event& event) noexcept override {
+        try {
+            std::string what{to_string(event.verb)};
+            what.append(" ").append(event.key).append(" -> ").append(
+                to_string(event.outcome.answer));
+            if (event.outcome.cause) what += ", " + event.outcome.cause.message();
+            if (event.outcome && event.verb == leaselock::Verb::acquire) {
+                const auto left = std::chrono::floor<milliseconds>(event.remaining);
+                what += ", to be relied on for " + std::to_string(left.count()) + " ms";
+                play_.took(who_, event.fingerprint);
+            }
+            play_.timeline.say(who_, event.fingerprint, what);
+        } catch (...) { // an observer must not throw
+            std::fputs("no memory for the timeline\n", stderr);
+        }
+    }
+
+private:
+    Play& play_;
+    char who_;
+};
+
+struct GuardedRun {
+    bool a_owned_on_return = true;
+    leaselock::Loss a_loss{};
+    leaselock::Outcome a_release;
+    std::string b_token_before; // fingerprints
+    std::string b_token_after;
+    leaselock::Outcome c_first_try;
+    bool c_got_in_at_last = false;
+    leaselock::Outcome b_release;
+    leaselock::Outcome c_release;
+    milliseconds overlap{};
+};
+
+GuardedRun run_guarded(Play& play) {
+    GuardedRun seen;
+    const auto a = [&] {
+        HiredisConnection redis{play.url};
+        Narrator narrator{play, 'A'};
+        LeaseLock lock{redis, play.key, {.ttl = short_lease, .owner = "A", .observer = &narrator}};
+        if (!lock) throw std::runtime_error("the key is held by somebody else");
+        work(play, 'A', 20ms);
+        play.stage.reach("A is inside");
+        stall_past_the_lease(play);
+        seen.a_owned_on_return = lock.owns_lock();
+        seen.a_loss = lock.loss();
+        play.timeline.say('A', "",
+                          "comes back and asks its guard: owns_lock() is " +
+                              std::string{seen.a_owned_on_return ? "true" : "false"} +
+                              ", loss() is " + std::string{to_string(seen.a_loss)});
+        if (seen.a_owned_on_return) work(play, 'A', 60ms);
+        play.timeline.turn('A', Doing::nothing);
+
+        seen.b_token_before = stored_fingerprint(redis, play.key);
+        seen.a_release = lock.unlock(); // the destructor would do the same
+        seen.b_token_after = stored_fingerprint(redis, play.key);
+        play.stage.reach("A has released");
+    };
+    const auto b = [&] {
+        HiredisConnection redis{play.url};
+        Narrator narrator{play, 'B'};
+        LeaseLock lock{redis,
+                       play.key,
+                       {.ttl = long_lease, .owner = "B", .observer = &narrator},
+                       std::defer_lock};
+        play.stage.await("A stalls");
+        if (!lock.try_lock()) {
+            play.stage.await("A's lease is over");
+            if (!lock.try_lock()) throw std::runtime_error("B does not get the lock");
+        }
+        play.stage.reach("B is inside");
+        work(play, 'B', 0ms);
+        play.stage.await("C has tried");
+        work(play, 'B', 120ms);
+        play.timeline.turn('B', Doing::nothing);
+        seen.b_release = lock.unlock();
+        play.stage.reach("B has released");
+    };
+    const auto c = [&] {
+        HiredisConnection redis{play.url};
+        Narrator narrator{play, 'C'};
+        LeaseLock lock{redis,
+                       play.key,
+                       {.ttl = long_lease, .owner = "C", .observer = &narrator},
+                       std::defer_lock};
+        play.stage.await("A has released");
+        seen.c_first_try = lock.try_acquire();
+        if (lock) work(play, 'C', 0ms);
+        play.stage.reach("C has tried");
+        play.stage.await("B has released");
+        seen.c_got_in_at_last = lock || lock.try_acquire();
+        if (!seen.c_got_in_at_last) return;
+        work(play, 'C', 60ms);
+        play.timeline.turn('C', Doing::nothing);
+        seen.c_release = lock.unlock();
+    };
+    perform(play, {a, b, c});
+    seen.overlap = play.timeline.overlap('A', 'B') + play.timeline.overlap('B', 'C') +
+                   play.timeline.overlap('A', 'C');
+    return seen;
+}
+
+// --- what is to be learned from it -------------------------------------------------------------
+
+class Checks {
+public:
+    void expect(bool fine, const std::string& what) {
+        std::printf("   %-6s %s\n", fine ? "ok" : "WRONG", what.c_str());
+        all_fine_ = all_fine_ && fine;
+    }
+    [[nodiscard]] bool all_fine() const { return all_fine_; }
+
+private:
+    bool all_fine_ = true;
+};
+
+std::string in_words(const leaselock::Outcome& outcome) {
+    std::string text{to_string(outcome.answer)};
+    if (outcome.cause) text += ", " + outcome.cause.message();
+    return text;
+}
+
+bool tell_bare(const BareRun& run) {
+    std::printf(
+        "\nWhat went wrong:\n"
+        "   - A's lease ran out during the stall and B took the lock. A could not know, and\n"
+        "     worked on beside B: %lld ms of overlap.\n"
+        "   - A's DEL did not ask whose lock it deletes: it deleted the lock of %c.\n"
+        "   - So C got in while B was still inside: %lld ms of overlap.\n"
+        "   - B's DEL then deleted the lock of %c. One stall, and nobody is alone any more.\n",
+        static_cast<long long>(run.a_beside_b.count()), run.deleted_by_a,
+        static_cast<long long>(run.b_beside_c.count()), run.deleted_by_b);
+    return run.deleted_by_a == 'B' && run.c_got_in && run.b_beside_c > 0ms;
+}
+
+bool tell_guarded(const GuardedRun& run) {
+    std::printf(
+        "\nWhy it went well this time:\n"
+        "   - A's guard keeps a deadline of its own, counted from before the SET was sent.\n"
+        "     It said \"not yours any more\" without asking anybody, and A left its hands off.\n"
+        "   - A's release is a compare-and-delete inside Redis: it deletes A's token or nothing.\n"
+        "   - So B's lock stood, and C heard \"busy\" until B was done.\n"
+        "\nChecked:\n");
+    Checks checks;
+    checks.expect(!run.a_owned_on_return && run.a_loss == leaselock::Loss::expired,
+                  "back from its stall, A was told that its lease had expired");
+    checks.expect(run.a_release.answer == Answer::no && run.a_release.cause == errc::taken,
+                  "A's release answered: " + in_words(run.a_release));
+    checks.expect(!run.b_token_before.empty() && run.b_token_before == run.b_token_after,
+                  "B's lock was not touched by it: token " + run.b_token_before + " before, " +
+                      run.b_token_after + " after");
+    checks.expect(run.c_first_try.answer == Answer::no && run.c_first_try.cause == errc::busy,
+                  "C's try while B was inside answered: " + in_words(run.c_first_try));
+    checks.expect(run.c_got_in_at_last, "C got the lock once B was done");
+    checks.expect(run.b_release && run.c_release, "the releases of B and C answered: yes");
+    checks.expect(run.overlap == 0ms,
+                  "two workers at work at once: " + std::to_string(run.overlap.count()) + " ms");
+    return checks.all_fine();
+}
+
+bool play_both(const std::string& url, const std::string& key) {
+    std::printf(
+        "\n== 1. As it is often written: SET key token NX PX %lld, and DEL key at the end\n",
+        static_cast<long long>(short_lease.count()));
+    Play first{url, key};
+    const bool accident = tell_bare(run_bare(first));
+
+    std::printf("\n== 2. The same with leaselock::LeaseLock\n");
+    Play second{url, key};
+    const bool fine = tell_guarded(run_guarded(second));
+
+    std::printf(
+        "\nWhat no lock can do: stop a worker that stalls right behind its check. Against its "
+        "late\n"
+        "write helps the fencing token, which the store compares. See README.md, \"Fencing\".\n");
+    if (!accident) std::printf("\nThe accident of part 1 did not happen as told: look above.\n");
+    return accident && fine;
+}
+
+// --- the command line --------------------------------------------------------------------------
+
+constexpr std::string_view usage =
+    "usage: order_timeout [--url URL]\n"
+    "\n"
+    "Plays the accident of the expired lock twice on a real server: with SET NX PX and a bare "
+    "DEL,\n"
+    "and with leaselock::LeaseLock. Takes about two seconds.\n"
+    "\n"
+    "  --url URL   use this server, e.g. redis://user:password@host:6379/0, and on it one key with "
+    "a\n"
+    "              random name; default: a private server is started, and stopped at the end\n"
+    "  --help      this text\n"
+    "\n"
+    "REDIS_SERVER=/path/to/server names the binary of the private server; else redis-server or\n"
+    "valkey-server from the PATH.\n"
+    "Exit code: 0 all as it should be, 1 the guarded run showed an overlap or a wrong answer,\n"
+    "2 wrong usage, 3 it could not be played.\n";
+
+struct Arguments {
+    std::optional<std::string> url{};
+    bool help = false;
+};
+
+/// @throws std::invalid_argument
+Arguments parse(std::span<char*> words) {
+    Arguments arguments;
+    for (std::size_t i = 1; i < words.size(); ++i) {
+        const std::string_view word{words[i]};
+        if (word == "--help") {
+            arguments.help = true;
+        } else if (word == "--url") {
+            if (++i == words.size()) throw std::invalid_argument("--url needs a URL behind it");
+            arguments.url = words[i];
+        } else {
+            throw std::invalid_argument("unknown option: " + std::string{word});
+        }
+    }
+    return arguments;
+}
+
+int run(const Arguments& arguments) {
+    std::printf("The job that cancels unpaid orders runs on three hosts, A, B and C. One at a "
+                "time, please.\n"
+                "A takes the lock for %lld ms, and stalls for %lld ms.\n",
+                static_cast<long long>(short_lease.count()), static_cast<long long>(stall.count()));
+    std::fflush(stdout);
+    if (arguments.url) {
+        HiredisConnection redis{*arguments.url};
+        (void)ask(redis, {"PING"}); // if there is trouble, then before the curtain goes up
+        // Part 1 deletes without asking, so on a server that others use it keeps to a key of its own.
+        return play_both(*arguments.url, "lock:example-" + random_hex(8)) ? 0 : 1;
+    }
+    const example::PrivateServer server;
+    std::printf("Server: %s, private, at %s, pid %d.\n", server.program().c_str(),
+                server.url().c_str(), static_cast<int>(server.pid()));
+    return play_both(server.url(), "lock:order-timeout") ? 0 : 1;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    try {
+        const Arguments arguments = parse({argv, static_cast<std::size_t>(argc)});
+        if (arguments.help) {
+            std::fputs(usage.data(), stdout);
+            return 0;
+        }
+        return run(arguments);
+    } catch (const std::invalid_argument& error) {
+        std::fprintf(stderr, "order_timeout: %s\n\n%s", error.what(), usage.data());
+        return 2;
+    } catch (const std::exception& error) {
+        std::fflush(stdout);
+        std::fprintf(stderr, "\norder_timeout: could not be played: %s\n", error.what());
+        return 3;
+    }
+}

@@ -1,0 +1,187 @@
+#pragma once
+// SPDX-License-Identifier: MIT
+
+#include <leaselock/core/config.hpp>
+#include <leaselock/core/error.hpp>
+#include <leaselock/core/outcome.hpp>
+#include <leaselock/hiredis/detail/reply_decoder.hpp>
+#include <leaselock/hiredis/detail/resp_writer.hpp>
+#include <leaselock/hiredis/detail/socket.hpp>
+#include <leaselock/redis/classify.hpp>
+#include <leaselock/redis/command.hpp>
+#include <leaselock/redis/reply.hpp>
+
+#include <poll.h>
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <system_error>
+
+namespace leaselock {
+inline namespace LEASELOCK_ABI {
+namespace detail {
+
+/// A socket and what has been read from it.
+struct Stream {
+    Socket socket;
+    ReplyDecoder decoder;
+    bool fresh = true; ///< no reply has come on it yet
+
+    [[nodiscard]] bool is_open() const noexcept { return socket.is_open(); }
+    void close() noexcept {
+        socket.close();
+        decoder.close();
+    }
+};
+
+/// Why something ended without an answer.
+struct Failure {
+    std::error_code cause;
+    ServerText text;
+};
+
+enum class Progress : std::uint8_t {
+    waiting, ///< for the other side
+    done,
+    failed,
+};
+
+/// A batch of commands and their replies over one stream. It never waits: it goes on as far as the
+/// kernel lets it.
+class Exchange {
+public:
+    /// @return false for want of memory
+    [[nodiscard]] bool prepare(std::span<const Command> commands) noexcept {
+        count_ = commands.size();
+        sent_ = 0;
+        answered_ = 0;
+        broken_ = false;
+        return out_.write(commands);
+    }
+
+    /// Sends what the kernel takes. An error is kept for `advance`: replies may have come before it.
+    void send(Stream& stream) noexcept {
+        while (sent_ < out_.size()) {
+            const Io io = send_some(stream.socket.descriptor(), out_.view().substr(sent_));
+            if (io.state == IoState::again) return;
+            if (io.state != IoState::moved) {
+                failure_ = {system_error_code(), {}};
+                broken_ = true;
+                return;
+            }
+            sent_ += io.bytes;
+        }
+    }
+
+    /// Sends and receives what can be. Replies that have come are in place, whatever it returns; hand
+    /// over the same replies each time.
+    [[nodiscard]] Progress advance(Stream& stream, std::span<Reply> replies) noexcept {
+        if (!broken_ && sent_ < out_.size()) send(stream);
+        const Progress progress = receive(stream, replies);
+        return broken_ && progress == Progress::waiting ? Progress::failed : progress;
+    }
+
+    /// What to poll for.
+    [[nodiscard]] short events() const noexcept {
+        return static_cast<short>(sent_ < out_.size() && !broken_ ? POLLIN | POLLOUT : POLLIN);
+    }
+    [[nodiscard]] bool is_broken() const noexcept { return broken_; }
+    [[nodiscard]] std::size_t answered() const noexcept { return answered_; }
+    [[nodiscard]] const Failure& failure() const noexcept { return failure_; }
+
+    /// Gives every command without a reply its verdict.
+    ///
+    /// Unsent are those of which the kernel has accepted not one byte. A command that was cut in the
+    /// middle is unknown like those that went out whole: it cannot run by itself, but its bytes are on
+    /// their way, and the promise of *unsent* is that there are none.
+    void give_up(const Failure& failure, std::span<Reply> replies) const noexcept {
+        const std::size_t begun = out_.count_begun(sent_);
+        for (std::size_t i = answered_; i < count_ && i < replies.size(); ++i) {
+            if (i < begun) {
+                replies[i].set_unknown(failure.cause);
+            } else {
+                replies[i].set_unsent(failure.cause);
+            }
+            replies[i].text = failure.text;
+        }
+    }
+
+    /// Gives every command the error by which the server refused to take any.
+    void refuse(std::string_view error_line, std::span<Reply> replies) noexcept {
+        for (; answered_ < count_; ++answered_) {
+            if (answered_ < replies.size()) {
+                replies[answered_].set_text(Reply::error, error_line);
+            }
+        }
+    }
+
+private:
+    [[nodiscard]] Progress receive(Stream& stream, std::span<Reply> replies) noexcept {
+        // Not set: the kernel does it. It fits the reader's buffer, see ReplyDecoder::grow_buffer.
+        std::array<char, 2048> chunk; // NOLINT(cppcoreguidelines-pro-type-member-init)
+        for (;;) {
+            const Io io = receive_some(stream.socket.descriptor(), chunk);
+            if (io.state == IoState::again) return Progress::waiting;
+            if (io.state != IoState::moved) {
+                const bool end = io.state == IoState::end;
+                return fail(end ? make_error_code(errc::connection_lost) : system_error_code());
+            }
+            stream.decoder.feed(std::span{chunk}.first(io.bytes));
+            const Progress progress = decode(stream, replies);
+            if (progress != Progress::waiting || io.bytes < chunk.size()) return progress;
+        }
+    }
+
+    [[nodiscard]] Progress decode(Stream& stream, std::span<Reply> replies) noexcept {
+        while (answered_ < count_) {
+            Reply& reply = answered_ < replies.size() ? replies[answered_] : surplus_;
+            switch (stream.decoder.next(reply)) {
+            case ReplyDecoder::Step::incomplete: return Progress::waiting;
+            case ReplyDecoder::Step::broken:
+                return fail(stream.decoder.error(), stream.decoder.complaint());
+            case ReplyDecoder::Step::decoded: break;
+            }
+            ++answered_;
+            if (stream.fresh) {
+                stream.fresh = false;
+                if (is_turned_away(reply)) {
+                    refuse(ServerText{reply.text}.view(), replies);
+                    stream.close();
+                    return Progress::done;
+                }
+            }
+            if (sent_ < out_.size() && answered_ > out_.count_begun(sent_)) {
+                return fail(make_error_code(errc::protocol_error), "a reply before its command");
+            }
+        }
+        // A reply too many would answer the next command.
+        if (!stream.decoder.is_drained()) stream.close();
+        return Progress::done;
+    }
+
+    /// A server that has clients enough says so unasked, reads nothing, and closes: no command runs.
+    [[nodiscard]] static bool is_turned_away(const Reply& first) noexcept {
+        return first.kind == Reply::error && cause_of(first.text.view()) == errc::too_many_clients;
+    }
+
+    [[nodiscard]] Progress fail(std::error_code cause, std::string_view text = {}) noexcept {
+        if (!broken_) failure_.cause = cause; // else the first cause stands
+        failure_.text = text;
+        broken_ = true;
+        return Progress::failed;
+    }
+
+    RespWriter out_;
+    std::size_t count_ = 0;
+    std::size_t sent_ = 0; ///< bytes that the kernel has accepted
+    std::size_t answered_ = 0;
+    bool broken_ = false;
+    Failure failure_;
+    Reply surplus_; ///< takes what the caller has no room for
+};
+
+} // namespace detail
+} // namespace LEASELOCK_ABI
+} // namespace leaselock

@@ -1,0 +1,123 @@
+#pragma once
+// SPDX-License-Identifier: MIT
+
+#include <leaselock/core/config.hpp>
+#include <leaselock/redis/command.hpp>
+
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+namespace leaselock {
+inline namespace LEASELOCK_ABI {
+namespace detail {
+
+/// Commands as the bytes that go on the wire, in a buffer that is kept from call to call.
+///
+/// Words are copied as they are, so that any bytes arrive exact. Nothing throws, since connections do
+/// not: a buffer that cannot grow says false.
+/// Source: https://redis.io/docs/latest/develop/reference/protocol-spec/, "Sending commands".
+class RespWriter {
+public:
+    RespWriter() noexcept = default;
+    RespWriter(const RespWriter&) = delete;
+    RespWriter& operator=(const RespWriter&) = delete;
+    ~RespWriter() { std::free(bytes_); }
+
+    /// Replaces what is there by `commands`. @return false, with nothing there, for want of memory
+    [[nodiscard]] bool write(std::span<const Command> commands) noexcept {
+        size_ = 0;
+        std::size_t room = 0; // an upper bound
+        for (const Command& command : commands) {
+            room += longest_number;
+            for (const std::string_view word : command.argv)
+                room += longest_number + word.size() + 2;
+        }
+        if (!reserve(room)) return false;
+        char* end = bytes_;
+        for (const Command& command : commands) {
+            end = put_number(end, '*', command.argv.size());
+            for (const std::string_view word : command.argv) {
+                end = put_number(end, '$', word.size());
+                if (!word.empty()) std::memcpy(end, word.data(), word.size());
+                end = put_line_end(end + word.size());
+            }
+        }
+        size_ = static_cast<std::size_t>(end - bytes_);
+        return true;
+    }
+
+    [[nodiscard]] std::string_view view() const noexcept { return {bytes_, size_}; }
+    [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+    /// How many commands have at least one byte among the first `bytes`. Rarely asked, after a
+    /// failure only: so it is read off the bytes and not noted down for each command.
+    [[nodiscard]] std::size_t count_begun(std::size_t bytes) const noexcept {
+        std::size_t count = 0;
+        for (std::size_t at = 0; at < bytes && at < size_; ++count) {
+            for (std::size_t words = take_number(at); words != 0; --words) {
+                const std::size_t word = take_number(at);
+                at += word + 2;
+            }
+        }
+        return count;
+    }
+
+private:
+    static constexpr std::size_t longest_number = 1 + 20 + 2; // `$`, 2^64-1, CR LF
+    static constexpr std::size_t least = 512;                 // a SET and a script call
+    static constexpr std::size_t kept = std::size_t{64} * 1024;
+
+    [[nodiscard]] bool reserve(std::size_t room) noexcept {
+        // what one huge command needed is not kept for ever
+        if (room <= capacity_ && (capacity_ <= kept || room > kept)) return true;
+        const std::size_t wanted = room < least ? least : room;
+        std::free(bytes_); // and not realloc: there is nothing to copy
+        bytes_ = static_cast<char*>(std::malloc(wanted));
+        capacity_ = bytes_ == nullptr ? 0 : wanted;
+        return bytes_ != nullptr;
+    }
+
+    static char* put_line_end(char* to) noexcept {
+        *to++ = '\r';
+        *to++ = '\n';
+        return to;
+    }
+
+    static char* put_number(char* to, char mark, std::size_t value) noexcept {
+        *to++ = mark;
+        if (value >= 10) to = put_leading_digits(to, value / 10);
+        *to++ = static_cast<char>('0' + value % 10);
+        return put_line_end(to);
+    }
+
+    static char* put_leading_digits(char* to, std::size_t value) noexcept {
+        if (value >= 10) { // words of 100 bytes and more are rare
+            std::size_t scale = 10;
+            while (value / scale >= 10) scale *= 10;
+            for (; scale >= 10; scale /= 10) *to++ = static_cast<char>('0' + value / scale % 10);
+            value %= 10;
+        }
+        *to++ = static_cast<char>('0' + value);
+        return to;
+    }
+
+    /// Reads a number that `put_number` has written at `at`, and goes behind it.
+    [[nodiscard]] std::size_t take_number(std::size_t& at) const noexcept {
+        std::size_t value = 0;
+        while (bytes_[++at] != '\r')
+            value = value * 10 + static_cast<std::size_t>(bytes_[at] - '0');
+        at += 2;
+        return value;
+    }
+
+    char* bytes_ = nullptr;
+    std::size_t size_ = 0;
+    std::size_t capacity_ = 0;
+};
+
+} // namespace detail
+} // namespace LEASELOCK_ABI
+} // namespace leaselock

@@ -1,0 +1,235 @@
+#pragma once
+// SPDX-License-Identifier: MIT
+
+#include <leaselock/core/config.hpp>
+#include <leaselock/core/error.hpp>
+#include <leaselock/core/outcome.hpp>
+#include <leaselock/hiredis/detail/url.hpp>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace leaselock {
+inline namespace LEASELOCK_ABI {
+
+/// Where a Redis is and how to sign in there. Pure: it opens nothing.
+///
+/// Its password is never part of a message of this library.
+struct Endpoint {
+    static constexpr std::size_t max_host_size = 253;      ///< RFC 1035
+    static constexpr std::size_t max_unix_path_size = 107; ///< `sockaddr_un::sun_path` less its NUL
+    static constexpr std::chrono::milliseconds max_connect_timeout = std::chrono::hours{1};
+
+    std::string host = "127.0.0.1"; ///< a name, or an IPv4 or IPv6 address without brackets
+    std::uint16_t port = 6379;      ///< 1 to 65535
+    std::string unix_path;          ///< if not empty, a unix socket: host and port are not used
+    std::string user;               ///< empty: the server's default user
+    std::string password;           ///< with an empty user too: no AUTH
+    std::int32_t db = 0;            ///< 0 is where a connection begins: no SELECT
+    /// Until name, connection and sign-in are done; the call's own deadline counts as well.
+    std::chrono::milliseconds connect_timeout{1'000};
+
+    /// Reads a URL:
+    /// `redis://[[user]:password@]host[:port][/db][?db=1&connect_timeout=500ms]`, `valkey://` alike, or
+    /// `unix://[[user]:password@]/path[?db=1&connect_timeout=2s]`. In user, password and path, special
+    /// characters are percent-encoded: `@:/%` as `%40%3A%2F%25`.
+    /// @return yes, with `result` set; or unsent, `errc::invalid_argument` and a text that names the
+    ///         part and its limit, with `result` as it was. The text never quotes the URL.
+    /// @throws std::bad_alloc
+    static Outcome parse(std::string_view url, Endpoint& result);
+
+    /// Whether every field is within its limits; the outcome is as that of `parse`.
+    [[nodiscard]] Outcome check() const noexcept;
+
+    /// What messages call it: `127.0.0.1:6379`, `[::1]:6379`, `unix:/run/redis.sock`.
+    [[nodiscard]] ServerText label() const noexcept;
+
+    [[nodiscard]] bool is_unix() const noexcept { return !unix_path.empty(); }
+    [[nodiscard]] bool needs_auth() const noexcept { return !user.empty() || !password.empty(); }
+};
+
+namespace detail {
+
+[[nodiscard]] constexpr bool is_host_name(std::string_view host) noexcept {
+    for (const char c : host) {
+        const bool valid = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                           (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_';
+        if (!valid) return false;
+    }
+    return !host.empty() && host.size() <= Endpoint::max_host_size;
+}
+
+/// An IPv6 address, with or without a zone: `fe80::1%eth0`.
+[[nodiscard]] inline bool is_ipv6_address(std::string_view host) noexcept {
+    const std::size_t percent = host.find('%');
+    if (percent != std::string_view::npos && !is_host_name(host.substr(percent + 1))) return false;
+    std::array<char, INET6_ADDRSTRLEN> text{};
+    const std::string_view address = host.substr(0, percent);
+    if (address.size() >= text.size() || host.size() > Endpoint::max_host_size) return false;
+    address.copy(text.data(), address.size());
+    in6_addr binary{};
+    return ::inet_pton(AF_INET6, text.data(), &binary) == 1;
+}
+
+inline constexpr std::string_view bad_host =
+    "host: 1 to 253 letters, digits, '-', '.' or '_', or an IPv6 address";
+inline constexpr std::string_view bad_path = "path of the unix socket: absolute, 2 to 107 bytes";
+inline constexpr std::string_view bad_db = "db: a number from 0 to 2147483647";
+inline constexpr std::string_view bad_timeout =
+    "connect_timeout: from 1ms to 3600s, a whole number and its unit, ms or s";
+
+/// What is wrong with an endpoint's fields, or empty.
+[[nodiscard]] inline std::string_view complaint_about(const Endpoint& e) noexcept {
+    if (e.is_unix()) {
+        if (e.unix_path.front() != '/' || e.unix_path.size() < 2 ||
+            e.unix_path.size() > Endpoint::max_unix_path_size ||
+            e.unix_path.find('\0') != std::string::npos) {
+            return bad_path;
+        }
+    } else {
+        if (!is_host_name(e.host) && !is_ipv6_address(e.host)) return bad_host;
+        if (e.port == 0) return "port: a number from 1 to 65535";
+    }
+    if (e.db < 0) return bad_db;
+    if (e.connect_timeout.count() < 1 || e.connect_timeout > Endpoint::max_connect_timeout) {
+        return bad_timeout;
+    }
+    return {};
+}
+
+[[nodiscard]] inline std::string_view set_db(std::string_view digits, Endpoint& e) noexcept {
+    long long number = 0;
+    if (!parse_number(digits, 0, INT32_MAX, number)) return bad_db;
+    e.db = static_cast<std::int32_t>(number);
+    return {};
+}
+
+[[nodiscard]] inline std::string_view set_timeout(std::string_view text, Endpoint& e) noexcept {
+    const bool millis = text.ends_with("ms");
+    if (!millis && !text.ends_with('s')) return bad_timeout;
+    text.remove_suffix(millis ? 2 : 1);
+    const std::chrono::milliseconds unit =
+        millis ? std::chrono::milliseconds{1} : std::chrono::seconds{1};
+    long long number = 0;
+    if (!parse_number(text, 1, Endpoint::max_connect_timeout / unit, number)) return bad_timeout;
+    e.connect_timeout = number * unit;
+    return {};
+}
+
+/// `db=1&connect_timeout=2s`
+[[nodiscard]] inline std::string_view set_parameters(std::string_view query, bool has_db,
+                                                     Endpoint& e) noexcept {
+    bool has_timeout = false;
+    for (bool last = false; !last;) {
+        const std::size_t end = query.find('&');
+        last = end == std::string_view::npos;
+        const std::string_view parameter = query.substr(0, end);
+        if (!last) query.remove_prefix(end + 1);
+
+        const std::size_t equals = parameter.find('=');
+        const std::string_view name = parameter.substr(0, equals);
+        const std::string_view value =
+            equals == std::string_view::npos ? std::string_view{} : parameter.substr(equals + 1);
+        std::string_view complaint = "unknown parameter: there are db and connect_timeout";
+        if (name == "db") {
+            complaint = has_db ? "db: given twice" : set_db(value, e);
+            has_db = true;
+        } else if (name == "connect_timeout") {
+            complaint = has_timeout ? "connect_timeout: given twice" : set_timeout(value, e);
+            has_timeout = true;
+        }
+        if (!complaint.empty()) return complaint;
+    }
+    return {};
+}
+
+/// Host, port and db of a `redis://` URL.
+[[nodiscard]] inline std::string_view set_tcp(const Url& url, Endpoint& e, bool& has_db) {
+    if (url.host.empty()) return "host: missing";
+    if (url.bracketed) {
+        const std::string_view complaint = unescape(url.host, e.host); // a zone: %25eth0
+        if (!complaint.empty()) return complaint;
+        if (!is_ipv6_address(e.host)) return "host: in brackets there has to be an IPv6 address";
+    } else {
+        e.host = url.host;
+        if (!is_host_name(e.host)) return bad_host;
+    }
+    if (url.has_port) {
+        long long number = 0;
+        if (!parse_number(url.port, 1, 65'535, number)) return "port: a number from 1 to 65535";
+        e.port = static_cast<std::uint16_t>(number);
+    }
+    has_db = url.path.size() > 1;
+    return has_db ? set_db(url.path.substr(1), e) : std::string_view{};
+}
+
+[[nodiscard]] inline std::string_view set_unix(const Url& url, Endpoint& e) {
+    if (!url.host.empty() || url.has_port || url.bracketed) return bad_path;
+    const std::string_view complaint = unescape(url.path, e.unix_path);
+    return complaint.empty() && e.unix_path.empty() ? bad_path : complaint;
+}
+
+[[nodiscard]] inline std::string_view parse_endpoint(std::string_view text, Endpoint& e) {
+    Url url;
+    if (const auto complaint = split_url(text, url); !complaint.empty()) return complaint;
+    const auto scheme_is = [&](std::string_view s) { return equal_ignoring_case(url.scheme, s); };
+    bool has_db = false;
+    std::string_view complaint;
+    if (scheme_is("redis") || scheme_is("valkey")) {
+        complaint = set_tcp(url, e, has_db);
+    } else if (scheme_is("unix")) {
+        complaint = set_unix(url, e);
+    } else if (scheme_is("rediss") || scheme_is("valkeys")) {
+        return "TLS (rediss://) needs hiredis 1.0 or later with hiredis_ssl and the target "
+               "leaselock::tls, which this build does not have";
+    } else {
+        return "unknown scheme: redis:// or unix://";
+    }
+    if (complaint.empty() && url.has_userinfo) complaint = unescape(url.user, e.user);
+    if (complaint.empty() && url.has_userinfo) complaint = unescape(url.password, e.password);
+    if (complaint.empty() && url.has_query) complaint = set_parameters(url.query, has_db, e);
+    return complaint.empty() ? complaint_about(e) : complaint;
+}
+
+[[nodiscard]] inline Outcome endpoint_outcome(std::string_view complaint) noexcept {
+    if (complaint.empty()) return {Answer::yes};
+    Outcome outcome{Answer::unsent, errc::invalid_argument, "endpoint: "};
+    outcome.text.append(complaint);
+    return outcome;
+}
+
+} // namespace detail
+
+inline Outcome Endpoint::parse(std::string_view url, Endpoint& result) {
+    Endpoint parsed;
+    Outcome outcome = detail::endpoint_outcome(detail::parse_endpoint(url, parsed));
+    if (outcome) result = std::move(parsed);
+    return outcome;
+}
+
+inline Outcome Endpoint::check() const noexcept {
+    return detail::endpoint_outcome(detail::complaint_about(*this));
+}
+
+inline ServerText Endpoint::label() const noexcept {
+    ServerText text;
+    if (is_unix()) return text.append("unix:").append(unix_path);
+    const bool brackets = host.find(':') != std::string::npos;
+    // cut, so that a port always follows
+    text.append(brackets ? "[" : "").append(std::string_view{host}.substr(0, max_host_size));
+    std::array<char, 6> digits{};
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), port).ptr;
+    text.append(brackets ? "]:" : ":");
+    return text.append({digits.data(), static_cast<std::size_t>(end - digits.data())});
+}
+
+} // namespace LEASELOCK_ABI
+} // namespace leaselock

@@ -1,0 +1,280 @@
+#pragma once
+// SPDX-License-Identifier: MIT
+
+#include <leaselock/core/config.hpp>
+#include <leaselock/core/deadline.hpp>
+#include <leaselock/core/error.hpp>
+#include <leaselock/core/lease_clock.hpp>
+#include <leaselock/core/outcome.hpp>
+#include <leaselock/core/runtime.hpp>
+#include <leaselock/hiredis/detail/connector.hpp>
+#include <leaselock/hiredis/detail/exchange.hpp>
+#include <leaselock/hiredis/detail/lookup.hpp>
+#include <leaselock/hiredis/detail/socket.hpp>
+#include <leaselock/hiredis/endpoint.hpp>
+#include <leaselock/redis/command.hpp>
+#include <leaselock/redis/connection.hpp>
+#include <leaselock/redis/reply.hpp>
+#include <leaselock/redis/script_call.hpp>
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+namespace leaselock {
+inline namespace LEASELOCK_ABI {
+
+/// A connection of its own to one Redis.
+///
+/// It connects when first used, and again at the next call after any failure; AUTH and SELECT are
+/// answered before a command goes out. Every call ends by its deadline. After a timeout, an I/O or a
+/// protocol error the stream is closed, never reused, for a late reply would answer the next command;
+/// likewise when something came that nobody asked for. Trouble is told by the replies: the cause, and
+/// a text that names the endpoint, never its password.
+///
+/// In a forked child it closes its descriptor, without a word to the server, and opens one of its own.
+///
+/// Thread-safety: one thread at a time. It does not move. Source: design, "The connection".
+class HiredisConnection {
+public:
+    static constexpr bool is_shareable = false;
+
+#if LEASELOCK_EXCEPTIONS
+    /// @param url as `Endpoint::parse` reads it
+    /// @throws Error for a malformed URL; it connects to nothing yet
+    explicit HiredisConnection(std::string_view url, Runtime& runtime = system_runtime())
+        : HiredisConnection(endpoint_of(url), runtime) {}
+#endif
+
+    /// @param endpoint if its fields are out of their limits, every call answers unsent and says so
+    /// @param runtime outlives the connection
+    /// @param lookup for tests of this library
+    explicit HiredisConnection(Endpoint endpoint, Runtime& runtime = system_runtime(),
+                               detail::LookupFunction lookup = detail::system_lookup)
+        : endpoint_(std::move(endpoint)), runtime_(runtime), connector_(endpoint_, runtime, lookup),
+          process_(runtime.process()) {}
+
+    HiredisConnection(const HiredisConnection&) = delete;
+    HiredisConnection& operator=(const HiredisConnection&) = delete;
+    ~HiredisConnection() {
+        if (runtime_.process() != process_) leave_to_parent();
+    }
+
+    /// Sends all commands at once and takes one reply each. See `Connection`.
+    void call(std::span<const Command> commands, std::span<Reply> replies, Deadline by) noexcept {
+        start(commands, by);
+        do {
+            if (phase_ != Phase::idle && !is_due()) {
+                pollfd alone = interest();
+                detail::wait_ready({&alone, 1}, wake(), runtime_);
+            }
+        } while (!finish(replies));
+    }
+
+    /// Begins a call, without waiting; a call that is under way is given up. See `SplitConnection`.
+    void start(std::span<const Command> commands, Deadline by) noexcept;
+
+    /// Goes on with the call as far as possible. Hand over the same replies each time: those that have
+    /// come are in place already.
+    /// @return false while replies are missing and the deadline of `start` lies ahead
+    bool finish(std::span<Reply> replies) noexcept;
+
+    /// Waits until one of the calls under way may go on, or until `by`; with more than 64 of them, a
+    /// millisecond at most.
+    static void wait_any(std::span<HiredisConnection* const> all, Deadline by) noexcept;
+
+    /// What the server cannot do; forgotten at each connect, for it may be another one by then.
+    [[nodiscard]] Dialect& dialect() noexcept { return dialect_; }
+    [[nodiscard]] const Endpoint& endpoint() const noexcept { return endpoint_; }
+
+    friend Runtime& runtime_of(HiredisConnection& connection) noexcept {
+        return connection.runtime_;
+    }
+
+private:
+    enum class Phase : std::uint8_t {
+        idle,       ///< no call
+        connecting, ///< the call waits for a stream
+        exchanging, ///< it is on the stream
+        failed,     ///< it has failed, and its verdicts wait to be fetched
+    };
+
+#if LEASELOCK_EXCEPTIONS
+    [[nodiscard]] static Endpoint endpoint_of(std::string_view url) {
+        Endpoint endpoint;
+        if (const Outcome outcome = Endpoint::parse(url, endpoint); !outcome) {
+            throw Error{outcome, "parse", "url"};
+        }
+        return endpoint;
+    }
+#endif
+
+    void connect() noexcept;
+    /// @return whether all replies are in place
+    [[nodiscard]] bool advance(std::span<Reply> replies) noexcept;
+    void fail(const detail::Failure& failure) noexcept;
+    void fail_here(std::error_code cause, std::string_view text = {}) noexcept;
+    void give_verdicts(std::span<Reply> replies) noexcept;
+    void leave_to_parent() noexcept;
+
+    [[nodiscard]] pollfd interest() const noexcept {
+        if (phase_ == Phase::connecting) return connector_.interest(stream_);
+        return {stream_.socket.descriptor(), exchange_.events(), 0};
+    }
+    [[nodiscard]] Deadline wake() const noexcept {
+        return phase_ == Phase::connecting ? std::min(by_, connector_.wake()) : by_;
+    }
+    /// Whether there is something to do for which nobody needs to wait.
+    [[nodiscard]] bool is_due() const noexcept {
+        return phase_ == Phase::failed || (phase_ == Phase::exchanging && exchange_.is_broken());
+    }
+
+    Endpoint endpoint_;
+    Runtime& runtime_;
+    detail::Stream stream_;
+    detail::Exchange exchange_;
+    detail::Connector connector_;
+    ProcessId process_; ///< whose stream it is
+    Phase phase_ = Phase::idle;
+    bool refused_ = false; ///< with `failed`: the server refused the sign-in
+    Deadline by_{};
+    detail::Failure failure_;
+    Dialect dialect_;
+};
+
+inline void HiredisConnection::start(std::span<const Command> commands, Deadline by) noexcept {
+    if (runtime_.process() != process_) leave_to_parent();
+    if (phase_ != Phase::idle) stream_.close(); // its replies would answer this call
+    by_ = by;
+    phase_ = Phase::exchanging;
+    if (!exchange_.prepare(commands)) {
+        fail_here(std::make_error_code(std::errc::not_enough_memory));
+        return;
+    }
+    if (commands.empty()) {
+        phase_ = Phase::idle;
+        return;
+    }
+    // A reply too many, or the end of the stream, has to show before anything is sent on it: what the
+    // kernel takes for a closed stream would be unknown for ever.
+    if (stream_.is_open() && !detail::is_silent(stream_.socket.descriptor())) stream_.close();
+    if (stream_.is_open()) {
+        exchange_.send(stream_);
+    } else {
+        connect();
+    }
+}
+
+inline bool HiredisConnection::finish(std::span<Reply> replies) noexcept {
+    if (phase_ == Phase::idle) return true;
+    if (phase_ != Phase::failed && runtime_.process() != process_) {
+        leave_to_parent();
+        fail_here(make_error_code(errc::other_process));
+    }
+    if (phase_ != Phase::failed && advance(replies)) {
+        phase_ = Phase::idle;
+        return true;
+    }
+    if (phase_ != Phase::failed) {
+        if (runtime_.now() < by_) return false;
+        fail_here(make_error_code(errc::timed_out));
+    }
+    give_verdicts(replies);
+    phase_ = Phase::idle;
+    return true;
+}
+
+inline bool HiredisConnection::advance(std::span<Reply> replies) noexcept {
+    if (phase_ == Phase::connecting) {
+        switch (connector_.advance(stream_)) {
+        case detail::Progress::waiting: return false;
+        case detail::Progress::failed: fail(connector_.failure()); return false;
+        case detail::Progress::done: break;
+        }
+        dialect_.reset();
+        phase_ = Phase::exchanging;
+        exchange_.send(stream_);
+        return false;
+    }
+    switch (exchange_.advance(stream_, replies)) {
+    case detail::Progress::waiting: return false;
+    case detail::Progress::failed:
+        fail_here(exchange_.failure().cause, exchange_.failure().text.view());
+        return false;
+    case detail::Progress::done: break;
+    }
+    return true;
+}
+
+inline void HiredisConnection::connect() noexcept {
+    phase_ = Phase::connecting;
+    const Deadline now = runtime_.now();
+    if (now >= by_) {
+        fail_here(make_error_code(errc::timed_out));
+        return;
+    }
+    const Deadline connect_by = std::min(by_, later(now, endpoint_.connect_timeout));
+    if (connector_.begin(connect_by, stream_) == detail::Progress::failed) {
+        fail(connector_.failure());
+    }
+}
+
+inline void HiredisConnection::fail(const detail::Failure& failure) noexcept {
+    refused_ = phase_ == Phase::connecting && connector_.refused_by_server();
+    phase_ = Phase::failed;
+    failure_ = failure;
+    stream_.close();
+}
+
+inline void HiredisConnection::fail_here(std::error_code cause, std::string_view text) noexcept {
+    detail::Failure failure{cause, endpoint_.label()};
+    if (!text.empty()) failure.text.append(": ").append(text);
+    fail(failure);
+}
+
+inline void HiredisConnection::give_verdicts(std::span<Reply> replies) noexcept {
+    // The server's own words where they prove that no command ran. Others prove nothing to whoever
+    // reads them, while we know that not a byte of any command went out.
+    if (refused_ && failure_.cause != errc::server_error) {
+        exchange_.refuse(failure_.text.view(), replies);
+    } else {
+        exchange_.give_up(failure_, replies);
+    }
+}
+
+inline void HiredisConnection::leave_to_parent() noexcept {
+    stream_.close();
+    connector_.abandon_in_child();
+    process_ = runtime_.process();
+}
+
+inline void HiredisConnection::wait_any(std::span<HiredisConnection* const> all,
+                                        Deadline by) noexcept {
+    std::array<pollfd, 64> set; // NOLINT(cppcoreguidelines-pro-type-member-init): `size` are used
+    std::size_t size = 0;
+    const Runtime* runtime = nullptr;
+    for (const HiredisConnection* const c : all) {
+        if (c->phase_ == Phase::idle) continue;
+        if (c->is_due()) return;
+        by = std::min(by, c->wake());
+        runtime = &c->runtime_;
+        if (size == set.size()) {
+            by = std::min(by, later(runtime->now(), std::chrono::milliseconds{1}));
+            break;
+        }
+        set[size++] = c->interest();
+    }
+    if (runtime != nullptr) detail::wait_ready(std::span{set}.first(size), by, *runtime);
+}
+
+static_assert(SplitConnection<HiredisConnection>);
+
+} // namespace LEASELOCK_ABI
+} // namespace leaselock

@@ -1,0 +1,43 @@
+#pragma once
+// SPDX-License-Identifier: MIT
+
+#include <leaselock/core/config.hpp>
+#include <leaselock/core/lease_clock.hpp>
+#include <leaselock/redis/command.hpp>
+#include <leaselock/redis/reply.hpp>
+
+#include <concepts>
+#include <span>
+
+namespace leaselock {
+inline namespace LEASELOCK_ABI {
+
+/// A way to one Redis, or to one cluster.
+///
+/// `call` writes all commands in one go and takes one reply each, in order per key. It never blocks
+/// past `by`; with a `by` that has passed it still writes what it can without waiting. Each reply
+/// carries its own verdict, and a batch that breaks in the middle keeps what arrived. There are as
+/// many replies as commands. Source: design, "The connection".
+template <class C>
+concept Connection =
+    requires(C& c, std::span<const Command> commands, std::span<Reply> replies, Deadline by) {
+        { c.call(commands, replies, by) } noexcept -> std::same_as<void>;
+    };
+
+/// A connection on which many can be waited for at once, as a quorum does: `start` on each, then
+/// `wait_any` and `finish` until all are there or `by` has passed.
+template <class C>
+concept SplitConnection =
+    Connection<C> && requires(C& c, std::span<C* const> all, std::span<const Command> commands,
+                              std::span<Reply> replies, Deadline by) {
+        { c.start(commands, by) } noexcept -> std::same_as<void>;
+        { c.finish(replies) } noexcept -> std::same_as<bool>; // false: not all there yet
+        { C::wait_any(all, by) } noexcept -> std::same_as<void>;
+    };
+
+/// A connection that any number of threads may use at once; it says so by `is_shareable`.
+template <class C>
+concept SharedConnection = Connection<C> && static_cast<bool>(C::is_shareable);
+
+} // namespace LEASELOCK_ABI
+} // namespace leaselock

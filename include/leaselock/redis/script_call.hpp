@@ -1,0 +1,143 @@
+#pragma once
+// SPDX-License-Identifier: MIT
+
+#include <leaselock/core/config.hpp>
+#include <leaselock/core/error.hpp>
+#include <leaselock/core/lease_clock.hpp>
+#include <leaselock/redis/classify.hpp>
+#include <leaselock/redis/command.hpp>
+#include <leaselock/redis/connection.hpp>
+#include <leaselock/redis/reply.hpp>
+#include <leaselock/redis/script.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace leaselock {
+inline namespace LEASELOCK_ABI {
+
+/// What the server behind a connection cannot do, as far as its answers have told.
+///
+/// A connection that has one, `c.dialect()`, spares all its users the round trip that finds out, and
+/// resets it when it connects anew. Thread-safety: any number of threads.
+class Dialect {
+public:
+    [[nodiscard]] bool lacks_getex() const noexcept { return has(getex_bit); }
+    [[nodiscard]] bool lacks_evalsha() const noexcept { return has(evalsha_bit); }
+    void set_lacks_getex() noexcept { bits_.fetch_or(getex_bit, std::memory_order_relaxed); }
+    void set_lacks_evalsha() noexcept { bits_.fetch_or(evalsha_bit, std::memory_order_relaxed); }
+    void reset() noexcept { bits_.store(0, std::memory_order_relaxed); }
+
+private:
+    static constexpr std::uint8_t getex_bit = 1;
+    static constexpr std::uint8_t evalsha_bit = 2;
+    [[nodiscard]] bool has(std::uint8_t bit) const noexcept {
+        return (bits_.load(std::memory_order_relaxed) & bit) != 0;
+    }
+    std::atomic<std::uint8_t> bits_{0};
+};
+
+namespace detail {
+
+template <class C>
+Dialect& find_dialect(C& connection, Dialect& otherwise) noexcept {
+    if constexpr (requires { { connection.dialect() } noexcept -> std::same_as<Dialect&>; }) {
+        return connection.dialect();
+    } else {
+        return otherwise;
+    }
+}
+
+} // namespace detail
+
+/// One call of a script, in whichever form the server takes it. It refers to what it was made of.
+class ScriptCall {
+public:
+    /// @param fence_key the second key, or empty
+    ScriptCall(const Script& script, std::string_view key, std::string_view fence_key,
+               std::initializer_list<std::string_view> arguments) noexcept
+        : script_(&script) {
+        argv_[size_++] = {};
+        argv_[size_++] = {};
+        argv_[size_++] = fence_key.empty() ? "1" : "2";
+        argv_[size_++] = key;
+        if (!fence_key.empty()) argv_[size_++] = fence_key;
+        for (const std::string_view argument : arguments) argv_[size_++] = argument;
+    }
+
+    /// The command: EVALSHA, or EVAL where the text is wanted or EVALSHA is known to be forbidden.
+    [[nodiscard]] Command command(const Dialect& dialect, bool as_text = false) noexcept {
+        const ScriptText& text = dialect.lacks_getex() ? script_->get : script_->getex;
+        const bool by_sha = !as_text && !dialect.lacks_evalsha();
+        argv_[0] = by_sha ? "EVALSHA" : "EVAL";
+        argv_[1] = by_sha ? text.sha1 : text.text;
+        return {std::span{argv_}.first(size_), argv_[3]};
+    }
+
+    [[nodiscard]] const Script& script() const noexcept { return *script_; }
+
+private:
+    const Script* script_;
+    std::size_t size_ = 0;
+    std::array<std::string_view, 9> argv_{};
+};
+
+/// What to do about a script's reply before it can be classified.
+enum class ScriptStep : std::uint8_t {
+    done,           ///< the reply is final
+    send_text,      ///< not cached: EVAL
+    drop_getex,     ///< no GETEX here: the GET variant
+    drop_evalsha,   ///< EVALSHA is forbidden or unknown: EVAL, from now on
+};
+
+/// Pure: nothing of a script has run when one of the last three is the answer.
+[[nodiscard]] inline ScriptStep next_step(const Reply& reply, const Dialect& dialect) noexcept {
+    if (reply.kind != Reply::error) return ScriptStep::done;
+    const std::string_view line = reply.text.view();
+    switch (cause_of(line)) {
+    case errc::script_missing: return ScriptStep::send_text;
+    case errc::unknown_command:
+        if (line.find("called from") != std::string_view::npos) {
+            return dialect.lacks_getex() ? ScriptStep::done : ScriptStep::drop_getex;
+        }
+        [[fallthrough]];
+    case errc::no_permission:
+        return !dialect.lacks_evalsha() && (line.find("evalsha") != std::string_view::npos ||
+                                            line.find("EVALSHA") != std::string_view::npos)
+                   ? ScriptStep::drop_evalsha
+                   : ScriptStep::done;
+    default: return ScriptStep::done;
+    }
+}
+
+/// Carries a script to its final reply: from `reply`, the answer to its first sending, on, sent again
+/// as the server asks for it, within `by`.
+template <Connection C>
+void finish_script(C& connection, Dialect& dialect, ScriptCall& call, Reply& reply,
+                   Deadline by) noexcept {
+    // EVALSHA, EVAL, the GET variant of both, and one EVALSHA that turns out to be forbidden
+    for (int again = 0; again < 4; ++again) {
+        const ScriptStep step = next_step(reply, dialect);
+        if (step == ScriptStep::done) return;
+        if (step == ScriptStep::drop_getex) dialect.set_lacks_getex();
+        if (step == ScriptStep::drop_evalsha) dialect.set_lacks_evalsha();
+        const Command command = call.command(dialect, step == ScriptStep::send_text);
+        connection.call(std::span{&command, 1}, std::span{&reply, 1}, by);
+    }
+}
+
+/// Calls a script and takes its final reply.
+template <Connection C>
+void call_script(C& connection, Dialect& dialect, ScriptCall& call, Reply& reply,
+                 Deadline by) noexcept {
+    const Command command = call.command(dialect);
+    connection.call(std::span{&command, 1}, std::span{&reply, 1}, by);
+    finish_script(connection, dialect, call, reply, by);
+}
+
+} // namespace LEASELOCK_ABI
+} // namespace leaselock

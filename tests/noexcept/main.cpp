@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+// Compiled with -fno-exceptions -fno-rtti: the verbs that do not throw do the whole job.
+#include <leaselock/leaselock.hpp>
+#include <leaselock/testing/manual_runtime.hpp>
+#include <leaselock/testing/memory_connection.hpp>
+#include <leaselock/testing/memory_redis.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <mutex>
+#include <string_view>
+#include <type_traits>
+
+using namespace std::chrono_literals;
+using leaselock::Answer;
+using leaselock::testing::MemoryConnection;
+using Guard = leaselock::LeaseLock<MemoryConnection>;
+
+// What could only report by throwing is not there.
+template <class G>
+concept CanThrow = requires(G& guard) { guard.try_lock(); };
+static_assert(!CanThrow<Guard>);
+static_assert(!std::is_constructible_v<Guard, MemoryConnection&, std::string_view,
+                                       std::chrono::seconds>);
+static_assert(!std::is_constructible_v<leaselock::HiredisConnection, const char*>);
+
+namespace {
+
+int failures = 0;
+
+void expect(bool holds, const char* what) {
+    if (holds) return;
+    std::printf("not so: %s\n", what);
+    ++failures;
+}
+
+void in_memory() {
+    leaselock::testing::ManualRuntime runtime;
+    leaselock::testing::MemoryRedis server{runtime};
+    MemoryConnection redis{server};
+    Guard a{redis, "key", 10s, std::defer_lock};
+    Guard b{redis, "key", 10s, std::defer_lock};
+
+    expect(a.try_acquire().answer == Answer::yes, "a free key is acquired");
+    expect(b.try_acquire().answer == Answer::no, "a held key is busy");
+    expect(a.renew().answer == Answer::yes, "the owner renews");
+    runtime.advance(12s);
+    expect(!a.owns_lock(), "the lease ends at its deadline");
+    expect(b.try_acquire().answer == Answer::yes, "an expired key is acquired");
+    expect(a.unlock().answer == Answer::no, "the late unlock deletes nothing");
+    expect(b.owns_lock() && b.unlock().answer == Answer::yes, "the owner unlocks");
+}
+
+void over_hiredis() {
+    leaselock::Endpoint endpoint;
+    expect(!leaselock::Endpoint::parse("http://127.0.0.1", endpoint), "a foreign scheme is an error");
+    expect(bool{leaselock::Endpoint::parse("redis://127.0.0.1:1", endpoint)}, "a good URL parses");
+    leaselock::HiredisConnection redis{endpoint}; // nobody listens there
+    leaselock::LeaseLock lock{redis, "key", 10s, std::defer_lock};
+    expect(lock.try_acquire().answer == Answer::unsent, "without a server nothing is sent");
+}
+
+} // namespace
+
+int main() {
+    in_memory();
+    over_hiredis();
+    return failures == 0 ? 0 : 1;
+}
