@@ -264,9 +264,10 @@ TEST_CASE("support: the proxy passes, and counts") {
     REQUIRE(proxy.traffic().requests.empty());
     REQUIRE(proxy.traffic().open == 1);
 
-    const std::string large(3'000'000, 'x');
+    const std::string large(1'000'000, 'x');
     REQUIRE(client({"SET", "large", large.c_str()}) == "OK");
-    REQUIRE(client({"GET", "large"}) == large);
+    const bool arrived_whole = client({"GET", "large"}) == large; // not for a failure's report
+    REQUIRE(arrived_whole);
 }
 
 TEST_CASE("support: the proxy loses requests, replies, or both") {
@@ -529,15 +530,19 @@ TEST_CASE("support: a signal storm interrupts, and ends") {
         const timespec span{0, static_cast<long>(std::chrono::nanoseconds{time}.count())};
         return nanosleep(&span, nullptr) != 0 && errno == EINTR;
     };
+    const auto alarm_action = [] {
+        struct sigaction now {};
+        sigaction(SIGALRM, nullptr, &now);
+        return now;
+    };
     {
         const SignalStorm storm{10ms};
         REQUIRE(interrupted(900ms));
         REQUIRE(interrupted(900ms));
+        REQUIRE((alarm_action().sa_flags & SA_RESTART) == 0);
     }
     REQUIRE_FALSE(interrupted(50ms));
-    struct sigaction now {};
-    sigaction(SIGALRM, nullptr, &now);
-    REQUIRE(now.sa_handler == SIG_DFL);
+    REQUIRE(alarm_action().sa_handler == SIG_DFL);
 }
 
 TEST_CASE("support: eventually gives up at its limit") {

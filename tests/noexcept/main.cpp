@@ -18,10 +18,12 @@ using Guard = leaselock::LeaseLock<MemoryConnection>;
 
 // What could only report by throwing is not there.
 template <class G>
-concept CanThrow = requires(G& guard) { guard.try_lock(); };
+concept CanThrow = requires(G& guard) {
+    guard.try_lock();
+};
 static_assert(!CanThrow<Guard>);
-static_assert(!std::is_constructible_v<Guard, MemoryConnection&, std::string_view,
-                                       std::chrono::seconds>);
+static_assert(
+    !std::is_constructible_v<Guard, MemoryConnection&, std::string_view, std::chrono::seconds>);
 static_assert(!std::is_constructible_v<leaselock::HiredisConnection, const char*>);
 
 namespace {
@@ -53,7 +55,8 @@ void in_memory() {
 
 void over_hiredis() {
     leaselock::Endpoint endpoint;
-    expect(!leaselock::Endpoint::parse("http://127.0.0.1", endpoint), "a foreign scheme is an error");
+    expect(!leaselock::Endpoint::parse("http://127.0.0.1", endpoint),
+           "a foreign scheme is an error");
     expect(bool{leaselock::Endpoint::parse("redis://127.0.0.1:1", endpoint)}, "a good URL parses");
     leaselock::HiredisConnection redis{endpoint}; // nobody listens there
     leaselock::LeaseLock lock{redis, "key", 10s, std::defer_lock};

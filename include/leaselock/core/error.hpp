@@ -20,6 +20,7 @@ enum class errc : int {
     not_held = 1,
     already_held,
     invalid_argument,
+    already_kept,
     other_process,
     // the key speaks
     busy,
@@ -27,8 +28,11 @@ enum class errc : int {
     gone,
     // time speaks
     expired,
+    held_too_long,
+    unkept,
     too_late,
     timed_out,
+    stopped,
     // the way there
     unconfirmed,
     connection_lost,
@@ -71,6 +75,7 @@ enum class condition : int {
     not_ready,    ///< the server cannot now: another try may succeed
     denied,       ///< authentication or permission: waiting cures nothing
     unusable,     ///< the server, or something between, does not speak as expected
+    stopped,      ///< the caller asked for the end of its wait
 };
 
 namespace detail {
@@ -86,13 +91,17 @@ inline constexpr ErrorRow error_rows[] = {
     {errc::not_held, condition::misuse, "no lease is held"},
     {errc::already_held, condition::misuse, "a lease is held already"},
     {errc::invalid_argument, condition::misuse, "invalid argument"},
+    {errc::already_kept, condition::misuse, "the lease is kept by a renewer already"},
     {errc::other_process, condition::misuse, "belongs to another process (fork)"},
     {errc::busy, condition::contention, "held by another"},
     {errc::taken, condition::not_owner, "the key holds another's value"},
     {errc::gone, condition::not_owner, "the key is absent"},
     {errc::expired, condition::not_owner, "the deadline of the lease has passed"},
+    {errc::held_too_long, condition::not_owner, "the longest hold that was asked for has ended"},
+    {errc::unkept, condition::not_owner, "the renewer of the lease has gone"},
     {errc::too_late, condition::unreachable, "the answer came after the deadline of the lease"},
     {errc::timed_out, condition::unreachable, "no answer in time"},
+    {errc::stopped, condition::stopped, "a stop was requested"},
     {errc::unconfirmed, condition::unreachable, "an earlier release went unanswered"},
     {errc::connection_lost, condition::unreachable, "connection lost"},
     {errc::protocol_error, condition::unusable, "not a Redis reply"},
@@ -177,6 +186,7 @@ public:
         case condition::not_ready: return "not ready";
         case condition::denied: return "denied";
         case condition::unusable: return "unusable";
+        case condition::stopped: return "stopped";
         }
         return "unknown condition";
     }

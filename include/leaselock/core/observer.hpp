@@ -17,6 +17,9 @@ enum class Verb : std::uint8_t {
     renew,    ///< one try to extend the lease
     release,  ///< unlock, or the destructor
     clean_up, ///< deletion, by its token, of what an unanswered acquire may have left
+    wait,     ///< the end of a waiting call; each of its attempts is an `acquire`
+    adopt,    ///< taking over of a lease that another holder detached
+    lose,     ///< the end of a lease that was not given back: once; the cause says why
 };
 
 [[nodiscard]] constexpr std::string_view to_string(Verb verb) noexcept {
@@ -25,6 +28,9 @@ enum class Verb : std::uint8_t {
     case Verb::renew: return "renew";
     case Verb::release: return "release";
     case Verb::clean_up: return "clean_up";
+    case Verb::wait: return "wait";
+    case Verb::adopt: return "adopt";
+    case Verb::lose: return "lose";
     }
     return "?";
 }

@@ -16,7 +16,7 @@ inline namespace LEASELOCK_ABI {
 /// A process, told apart from its parent and its children; forking makes a new one.
 using ProcessId = std::uint64_t;
 
-/// A thread started by a `Runtime`. It has to be joined.
+/// A thread started by a `Runtime`. It has to be joined, or detached.
 struct ThreadHandle {
     std::uintptr_t value = 0;
 };
@@ -53,6 +53,8 @@ public:
     [[nodiscard]] virtual std::error_code
     start_thread(ThreadHandle& handle, void* (*entry)(void*), void* argument) noexcept = 0;
     virtual void join(ThreadHandle handle) noexcept = 0;
+    /// For a thread that cannot be joined: it lets go of itself.
+    virtual void detach(ThreadHandle handle) noexcept = 0;
 
 protected:
     ~Runtime() = default;
@@ -95,6 +97,7 @@ public:
         return detail::start_thread(handle.value, entry, argument);
     }
     void join(ThreadHandle handle) noexcept override { detail::join_thread(handle.value); }
+    void detach(ThreadHandle handle) noexcept override { detail::detach_thread(handle.value); }
 };
 
 /// The machine's own runtime, alive as long as anything may ask for it.

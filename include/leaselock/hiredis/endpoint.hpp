@@ -30,9 +30,9 @@ struct Endpoint {
 
     std::string host = "127.0.0.1"; ///< a name, or an IPv4 or IPv6 address without brackets
     std::uint16_t port = 6379;      ///< 1 to 65535
-    std::string unix_path;          ///< if not empty, a unix socket: host and port are not used
-    std::string user;               ///< empty: the server's default user
-    std::string password;           ///< with an empty user too: no AUTH
+    std::string unix_path{};        ///< if not empty, a unix socket: host and port are not used
+    std::string user{};             ///< empty: the server's default user
+    std::string password{};         ///< with an empty user too: no AUTH
     std::int32_t db = 0;            ///< 0 is where a connection begins: no SELECT
     /// Until name, connection and sign-in are done; the call's own deadline counts as well.
     std::chrono::milliseconds connect_timeout{1'000};

@@ -7,24 +7,25 @@
 #include <leaselock/core/observer.hpp>
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/core/runtime.hpp>
-#include <leaselock/core/token.hpp>
 #include <leaselock/lock/detail/lease_record.hpp>
 #include <leaselock/lock/detail/verbs.hpp>
+#include <leaselock/lock/lease.hpp>
 #include <leaselock/lock/options.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <new>
+#include <optional>
 #include <stop_token>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
+
+template <class B>
+class Renewer;
 
 /// A lease lock on one key, as a RAII guard: taken with one `SET key token NX PX ttl`, renewed and
 /// released through owner-checked scripts only.
@@ -50,7 +51,7 @@ public:
     [[nodiscard]] LeaseLock(B& backend, std::string_view key,
                             const typename detail::OptionsOf<B>::type& options)
         : LeaseLock(backend, key, options, std::defer_lock) {
-        attempt_or_throw();
+        (void)require(try_acquire(), Verb::acquire);
     }
 
     /// The same with a ttl, rounded up to milliseconds, and all other options at their defaults.
@@ -58,6 +59,20 @@ public:
     [[nodiscard]] LeaseLock(B& backend, std::string_view key,
                             std::chrono::duration<Rep, Period> ttl)
         : LeaseLock(backend, key, options_type{.ttl = to_ttl(ttl)}) {}
+
+    /// Takes over a lease that another holder detached, with the lease's ttl. However often it is
+    /// delivered, one adopter wins; the guard of any other, and of a stale lease, is empty.
+    /// @throws Error for any answer but yes and no; std::bad_alloc
+    [[nodiscard]] LeaseLock(B& backend, const Lease& lease, std::adopt_lock_t /*tag*/)
+        : LeaseLock(backend, lease.key(), options_type{.ttl = lease.ttl()}, std::defer_lock) {
+        (void)require(try_adopt(lease), Verb::adopt);
+    }
+    /// The same with options, whose ttl counts. With fencing, the adopter gets a token of its own.
+    [[nodiscard]] LeaseLock(B& backend, const Lease& lease, std::adopt_lock_t /*tag*/,
+                            const typename detail::OptionsOf<B>::type& options)
+        : LeaseLock(backend, lease.key(), options, std::defer_lock) {
+        (void)require(try_adopt(lease), Verb::adopt);
+    }
 #endif
 
     /// Sends nothing; what is wrong with the arguments shows at the first attempt.
@@ -71,7 +86,7 @@ public:
         : LeaseLock(backend, key, options_type{.ttl = to_ttl(ttl)}, tag) {}
 
     LeaseLock(LeaseLock&& other) noexcept
-        : backend_(std::exchange(other.backend_, nullptr)), record_(std::move(other.record_)) {}
+        : backend_(other.backend_), record_(std::move(other.record_)) {}
     /// Gives back what this guard holds, as its destructor would.
     LeaseLock& operator=(LeaseLock&& other) noexcept {
         LeaseLock{std::move(other)}.swap(*this);
@@ -81,14 +96,34 @@ public:
     /// again where an earlier one went unanswered. Takes `timeout` at most. What came of it goes to
     /// the observer: a destructor has nobody else to tell.
     ~LeaseLock() {
-        if (!inert() && record_->trace != Trace::none) (void)unlock();
+        if (inert()) return;
+        forget();
+        if (record_->trace != Trace::none) (void)unlock();
     }
 
 #if LEASELOCK_EXCEPTIONS
     /// One attempt. @return false when busy  @throws Error for any answer but yes and busy
-    [[nodiscard]] bool try_lock() {
-        attempt_or_throw();
-        return owns_lock();
+    [[nodiscard]] bool try_lock() { return require(try_acquire(), Verb::acquire); }
+
+    /// Waits for as long as it takes: without a stop token there is no other end than the lock, or an
+    /// error that waiting cannot cure. @throws Error for that, and with `errc::stopped`
+    void lock(const std::stop_token& stop = {}) {
+        const Outcome outcome = wait(LeaseClock::duration::max(), stop);
+        if (!outcome) throw Error{outcome, to_string(Verb::wait), key()};
+    }
+    /// `try_acquire_for`. @return false when busy to the end, or stopped  @throws Error for any other end
+    template <class Rep, class Period>
+    [[nodiscard]] bool try_lock_for(std::chrono::duration<Rep, Period> span,
+                                    const std::stop_token& stop = {}) {
+        const Outcome outcome = try_acquire_for(span, stop);
+        return outcome.cause != errc::stopped && require(outcome, Verb::wait);
+    }
+    /// The same until a point in time. That of another clock is translated when the wait begins:
+    /// later steps of that clock do not move it.
+    template <class Clock, class Duration>
+    [[nodiscard]] bool try_lock_until(std::chrono::time_point<Clock, Duration> at,
+                                      const std::stop_token& stop = {}) {
+        return try_lock_for(at - now_of(Clock{}), stop);
     }
 #endif
 
@@ -100,6 +135,29 @@ public:
     ///         repeat that until it is answered.
     /// Takes `timeout` at most, and once more as much where it has to clean up.
     [[nodiscard]] Outcome try_acquire() noexcept;
+
+    /// Attempts, with pauses between them, until one succeeds or the wait ends. The pauses are random,
+    /// between `wait_floor` and a ceiling that grows to `wait_cap`, and no longer than the holder's
+    /// key has left to live, plus 1 ms; the last attempt is made just before the end. Threads that
+    /// wait for one key on one connection take turns, in the order in which they came.
+    /// @param span from now; zero or less: one attempt, which takes its `timeout` as `try_acquire` does;
+    ///        saturated: for ever
+    /// @param stop ends a pause at once, and the wait behind an attempt that is under way
+    /// @return yes: acquired. Else what came of the last attempt, at the end of the span and not
+    ///         before, or at once for a cause that waiting cannot cure (misuse, authentication,
+    ///         permission, …). With the cause `errc::stopped` where that ended it; unsent if it came
+    ///         before any attempt.
+    template <class Rep, class Period>
+    [[nodiscard]] Outcome try_acquire_for(std::chrono::duration<Rep, Period> span,
+                                          const std::stop_token& stop = {}) noexcept {
+        return wait(ceil_saturated<LeaseClock::duration>(span), stop);
+    }
+
+    /// Takes over a lease that another holder detached: swaps in a new token, so that one adopter can
+    /// win. For a guard on the lease's key; its own ttl counts, not the lease's.
+    /// @return yes: owned. no: it was adopted, taken or has run out, `errc::taken` or `gone`. The others
+    ///         as for `try_acquire`.
+    [[nodiscard]] Outcome try_adopt(const Lease& lease) noexcept;
 
     /// Extends the lease to a full ttl from now, if this acquisition still owns the key.
     /// @return yes: extended. no: lost for good, `errc::taken` or `gone`. refused or unknown: the lease
@@ -115,6 +173,10 @@ public:
     /// The outcome may be ignored, so that the guards of `std` work. Takes `timeout` at most.
     Outcome unlock() noexcept;
 
+    /// Hands the lease over without giving it back: the guard is empty, the key stays for whoever adopts
+    /// it, and runs out if nobody does. @return no lease where none is held, or for want of memory
+    [[nodiscard]] Lease detach() noexcept;
+
     void swap(LeaseLock& other) noexcept {
         std::swap(backend_, other.backend_);
         std::swap(record_, other.record_);
@@ -129,22 +191,30 @@ public:
     /// When the lease ends, counted from before the send and less the margin; the clock's epoch when
     /// none is held.
     [[nodiscard]] Deadline deadline() const noexcept {
-        return inert() ? Deadline{} : record_->deadline(record_->runtime().now());
+        return inert() ? Deadline{} : deadline_at(*record_, record_->runtime().now());
     }
     /// What is left of the lease; zero when none is held.
-    [[nodiscard]] LeaseClock::duration remaining() const noexcept;
+    [[nodiscard]] LeaseClock::duration remaining() const noexcept {
+        if (inert()) return {};
+        const Deadline now = record_->runtime().now();
+        const Deadline end = deadline_at(*record_, now);
+        return end == Deadline{} ? LeaseClock::duration{} : end - now;
+    }
     /// The key; empty in a guard that was moved from.
     [[nodiscard]] std::string_view key() const noexcept {
         return record_ ? record_->key() : std::string_view{};
     }
-    /// How the last lease ended; none while it is held, and after it was given back in time.
+    /// How the last lease ended; none while it is held, and after it was given back in time. `max_hold`
+    /// and `unkept` show from the moment at which they set the stop token, while the lease runs out.
     [[nodiscard]] Loss loss() const noexcept {
         (void)owns_lock();
         return record_ ? record_->loss() : Loss::none;
     }
-    /// Set when the lease is lost. Without a renewer that is when a verb of this guard, or
-    /// `owns_lock`, notices. Without a lease: set already. Every acquisition has its own; after a swap
-    /// or move it stays with the lease. No memory: set already.
+    /// Set when the lease is lost. With a renewer that is at the loss, at the deadline at the latest,
+    /// and callbacks run on a thread of the renewer, where they may destroy the guard. Without one it is
+    /// when a verb of this guard, or `owns_lock`, notices; callbacks run inside of that, and must not.
+    /// Without a lease: set already. Every acquisition has its own, which moves with the guard. No
+    /// memory: set already.
     [[nodiscard]] std::stop_token stop_token() const noexcept {
         (void)owns_lock();
         return inert() ? Record::stopped_token() : record_->stop_token();
@@ -156,7 +226,7 @@ public:
     }
 
 private:
-    using Verbs = detail::Verbs<B>;
+    friend class Renewer<B>;
     using Record = detail::LeaseRecord;
     using Trace = detail::Trace;
 
@@ -164,178 +234,37 @@ private:
     [[nodiscard]] detail::LeaseView view() const noexcept {
         return {record_->key(), record_->value(), record_->fence_key(), record_->ttl()};
     }
-    [[nodiscard]] Outcome acquire(Deadline start) noexcept;
-    Outcome clean_up(Deadline start) noexcept;
-    Outcome tell(Verb verb, Deadline start, const Outcome& outcome) const noexcept;
+    template <class Clock>
+    [[nodiscard]] typename Clock::time_point now_of(Clock /*clock*/) const {
+        return Clock::now();
+    }
+    [[nodiscard]] Deadline now_of(LeaseClock /*clock*/) const noexcept {
+        return record_ ? record_->runtime().now() : LeaseClock::now();
+    }
+
+    static Deadline deadline_at(Record& record, Deadline now) noexcept;
+    static void announce_loss(Record& record) noexcept;
+    Outcome told(Verb verb, Deadline start, const Outcome& outcome) const noexcept {
+        record_->tell(verb, start, outcome);
+        return outcome;
+    }
+    [[nodiscard]] Outcome begin_acquisition(Deadline start, Deadline until) noexcept;
+    [[nodiscard]] Outcome acquire(Deadline start, Deadline until,
+                                  std::optional<std::chrono::milliseconds>* holder_left) noexcept;
+    [[nodiscard]] Outcome adopt(const Lease& lease, Deadline start) noexcept;
+    [[nodiscard]] Outcome settle(detail::Attempt& attempt, Deadline end, Deadline until) noexcept;
+    [[nodiscard]] Outcome wait(LeaseClock::duration span, const std::stop_token& stop) noexcept;
+    Outcome clean_up(Deadline start, Deadline until) noexcept;
+    void forget() noexcept;
 #if LEASELOCK_EXCEPTIONS
-    void attempt_or_throw();
+    bool require(const Outcome& outcome, Verb verb) const;
 #endif
 
     B* backend_;
-    std::unique_ptr<Record, Record::Free> record_;
+    Record::Handle record_;
 };
-
-template <class B>
-LeaseLock<B>::LeaseLock(B& backend, std::string_view key,
-                        const typename detail::OptionsOf<B>::type& options,
-                        std::defer_lock_t /*tag*/)
-    : backend_(&backend), record_(Record::make(detail::find_runtime(backend), key, options)) {
-    (void)Record::stopped_token();
-    if (!record_) {
-#if LEASELOCK_EXCEPTIONS
-        throw std::bad_alloc{};
-#else
-        std::abort(); // as operator new does where exceptions are off
-#endif
-    }
-}
-
-template <class B>
-LeaseClock::duration LeaseLock<B>::remaining() const noexcept {
-    if (inert()) return {};
-    const Deadline now = record_->runtime().now();
-    const Deadline end = record_->deadline(now);
-    return end == Deadline{} ? LeaseClock::duration{} : end - now;
-}
-
-template <class B>
-Outcome LeaseLock<B>::try_acquire() noexcept {
-    if (!record_) return {Answer::unsent, errc::invalid_argument, "the guard was moved from"};
-    if (record_->foreign()) return {Answer::unsent, errc::other_process};
-    const Deadline start = record_->runtime().now();
-    return tell(Verb::acquire, start, acquire(start));
-}
-
-template <class B>
-Outcome LeaseLock<B>::acquire(Deadline start) noexcept {
-    Record& record = *record_;
-    if (record.deadline(start) != Deadline{}) return {Answer::unsent, errc::already_held};
-    if (record.flaw() != detail::Flaw::none) {
-        return {Answer::unsent, errc::invalid_argument,
-                describe(record.flaw(), record.ttl(), record.margin()).view()};
-    }
-    // What an earlier token may have left goes first, and is answered before the next token is
-    // drawn: a guard never has more than one stray token about.
-    if (record.trace != Trace::none) {
-        const Outcome cleaned = clean_up(start);
-        if (record.trace != Trace::none) return {Answer::unsent, cleaned.cause, cleaned.text.view()};
-    }
-
-    Token token;
-    if (const std::error_code error = token.draw(record.runtime())) {
-        return {Answer::unsent, error, "no random bytes for a token"};
-    }
-    record.set_token(token);
-    const Deadline before_send = record.runtime().now();
-    const Deadline end = lease_deadline(before_send, record.ttl(), record.margin());
-    // an answer behind the deadline of the lease is worth nothing
-    const Deadline by = std::min(later(start, record.timeout()), end);
-    detail::Attempt attempt = Verbs::acquire(*backend_, record.dialect(), view(), by);
-
-    const Deadline now = record.runtime().now();
-    if (attempt.outcome && now < end) {
-        record.fencing_token = attempt.fencing_token;
-        record.trace = Trace::lease;
-        record.begin(end);
-        return attempt.outcome;
-    }
-    if (attempt.set != Answer::yes && attempt.set != Answer::unknown) return attempt.outcome;
-
-    // Not an acquisition, whatever came of it: without an answer it is never believed, and too late,
-    // or without the fence that was asked for, it is of no use. Only where the SET itself was
-    // answered does the confirmed deletion prove that nothing is left or can still come.
-    if (attempt.outcome) attempt.outcome = {Answer::unknown, errc::too_late};
-    record.trace = Trace::ghost;
-    const Outcome cleaned = clean_up(now);
-    if (attempt.set == Answer::yes) {
-        attempt.outcome.answer = cleaned ? Answer::refused : Answer::unknown;
-    }
-    return attempt.outcome;
-}
-
-/// Deletes, by its token, what may be left of it; until that is answered the trace remains.
-template <class B>
-Outcome LeaseLock<B>::clean_up(Deadline start) noexcept {
-    Record& record = *record_;
-    const Outcome outcome = Verbs::clean_up(*backend_, record.dialect(), view(),
-                                            later(start, record.timeout()));
-    if (outcome.answer == Answer::yes || outcome.answer == Answer::no) record.trace = Trace::none;
-    return tell(Verb::clean_up, start, outcome);
-}
-
-template <class B>
-Outcome LeaseLock<B>::renew() noexcept {
-    if (!record_) return {Answer::unsent, errc::not_held};
-    Record& record = *record_;
-    if (record.foreign()) return {Answer::unsent, errc::other_process};
-    const Deadline before_send = record.runtime().now();
-    const Deadline end = record.deadline(before_send);
-    if (end == Deadline{}) {
-        const bool ended = record.loss() == Loss::expired;
-        return tell(Verb::renew, before_send,
-                    {Answer::unsent, ended ? errc::expired : errc::not_held});
-    }
-    Outcome outcome = Verbs::renew(*backend_, record.dialect(), view(),
-                                   std::min(later(before_send, record.timeout()), end));
-    const Deadline now = record.runtime().now();
-    if (outcome.answer == Answer::no) {
-        record.lose(outcome.cause == errc::taken ? Loss::taken : Loss::gone);
-        record.trace = Trace::none;
-    } else if (outcome) {
-        // a 1 read after the deadline changes nothing
-        const Deadline extended = lease_deadline(before_send, record.ttl(), record.margin());
-        if (!record.extend(now, extended)) outcome = {Answer::unknown, errc::too_late};
-    }
-    return tell(Verb::renew, before_send, outcome);
-}
-
-template <class B>
-Outcome LeaseLock<B>::unlock() noexcept {
-    if (!record_) return {Answer::unsent, errc::not_held};
-    Record& record = *record_;
-    if (record.foreign()) return {Answer::unsent, errc::other_process};
-    const Deadline start = record.runtime().now();
-    if (record.trace == Trace::none) return tell(Verb::release, start, {Answer::unsent, errc::not_held});
-    (void)record.deadline(start); // a lease that has run out is a loss, not a return
-    record.give_back();
-    if (record.trace == Trace::ghost) return clean_up(start);
-
-    Outcome outcome = Verbs::release(*backend_, record.dialect(), view(),
-                                     later(start, record.timeout()));
-    record.trace = Trace::released;
-    if (outcome.answer == Answer::yes || outcome.answer == Answer::no) {
-        record.trace = Trace::none;
-        if (outcome.answer == Answer::no && record.release_unanswered) {
-            outcome = {Answer::unknown, errc::unconfirmed};
-        }
-    }
-    record.release_unanswered = record.release_unanswered || outcome.answer == Answer::unknown;
-    return tell(Verb::release, start, outcome);
-}
-
-/// The observer hears it; the caller gets it back.
-template <class B>
-Outcome LeaseLock<B>::tell(Verb verb, Deadline start, const Outcome& outcome) const noexcept {
-    Record& record = *record_;
-    if (Observer* const observer = record.observer()) {
-        const Deadline now = record.runtime().now();
-        const Deadline end = record.deadline(now);
-        observer->on_event({verb, record.key(), outcome, now - start,
-                            end == Deadline{} ? LeaseClock::duration{} : end - now,
-                            record.owner(), fingerprint_of(record.value())});
-    }
-    return outcome;
-}
-
-#if LEASELOCK_EXCEPTIONS
-template <class B>
-void LeaseLock<B>::attempt_or_throw() {
-    const Outcome outcome = try_acquire();
-    if (outcome.answer != Answer::yes && outcome.answer != Answer::no) {
-        throw Error{outcome, to_string(Verb::acquire), key()};
-    }
-}
-#endif
 
 } // namespace LEASELOCK_ABI
 } // namespace leaselock
+
+#include <leaselock/lock/detail/lease_lock_verbs.hpp>

@@ -36,6 +36,10 @@ struct Options {
     std::optional<std::chrono::milliseconds> margin{};
     /// Hears every outcome; outlives the guard. None: costs nothing.
     Observer* observer = nullptr;
+    /// Waiting calls pause between their attempts for a random time from here, at least 1 ms, …
+    std::chrono::milliseconds wait_floor{10};
+    /// … to a ceiling that starts at twice that and doubles up to here; not below the floor.
+    std::chrono::milliseconds wait_cap{500};
 };
 
 namespace detail {
@@ -57,6 +61,7 @@ enum class Flaw : std::uint8_t {
     ttl_too_long,
     margin_negative,
     timeout_too_short,
+    wait_bounds,
 };
 
 constexpr std::chrono::nanoseconds margin_of(const Options& options) noexcept {
@@ -80,6 +85,10 @@ constexpr Flaw find_flaw(std::string_view key, const Options& options) noexcept 
     if (options.ttl > max_ttl) return Flaw::ttl_too_long;
     if (std::chrono::nanoseconds{options.ttl} <= margin_of(options)) return Flaw::ttl_too_short;
     if (options.timeout < std::chrono::milliseconds{1}) return Flaw::timeout_too_short;
+    if (options.wait_floor < std::chrono::milliseconds{1} ||
+        options.wait_cap < options.wait_floor) {
+        return Flaw::wait_bounds;
+    }
     return Flaw::none;
 }
 
@@ -104,6 +113,8 @@ inline ServerText describe(Flaw flaw, std::chrono::milliseconds ttl,
     case Flaw::owner_too_long: return {"owner label is too long: at most 128 bytes"};
     case Flaw::margin_negative: return {"margin is negative: it must be from 0 to below the ttl"};
     case Flaw::timeout_too_short: return {"timeout is too short: it must be at least 1 ms"};
+    case Flaw::wait_bounds:
+        return {"wait_floor must be at least 1 ms and wait_cap not below it"};
     case Flaw::ttl_too_short:
     case Flaw::ttl_too_long:
         text.append("ttl is ");

@@ -154,10 +154,11 @@ constexpr bool begins_with_words(std::string_view line, std::string_view words) 
     return classify_failure(reply, &scripts::compare_and_fence);
 }
 
-/// Whether another attempt, later, may end differently without anybody mending anything.
+/// Whether another attempt, later, may end differently without anybody mending anything. An error
+/// that nobody knows may: a proxy's, for one.
 [[nodiscard]] inline bool may_pass_by_waiting(const std::error_code& cause) noexcept {
     return cause == condition::contention || cause == condition::unreachable ||
-           cause == condition::not_ready;
+           cause == condition::not_ready || cause == errc::server_error;
 }
 
 } // namespace LEASELOCK_ABI

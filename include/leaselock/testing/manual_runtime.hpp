@@ -49,6 +49,8 @@ public:
     void advance(LeaseClock::duration span) noexcept { advance_to(later(now(), span)); }
     /// As `advance`; a point that has passed only settles.
     void advance_to(Deadline target) noexcept;
+    /// The machine sleeps for so long: the clock jumps, and what was due meanwhile happens behind that.
+    void suspend(LeaseClock::duration span) noexcept;
     /// Returns when all threads of the runtime are asleep or have ended; time stands still.
     void settle() noexcept;
     /// The earliest time at which a thread of the runtime wakes up; `Deadline::max()` for none.
@@ -79,6 +81,8 @@ public:
     /// Where the thread needs time to end, the clock moves as if the caller slept meanwhile; a
     /// thread that ends without leaves the clock alone.
     void join(ThreadHandle handle) noexcept override;
+    /// The destructor joins it.
+    void detach(ThreadHandle /*handle*/) noexcept override {}
 
 private:
     using Word = const std::atomic<std::uint32_t>;
@@ -86,7 +90,7 @@ private:
 
     struct Thread {
         ManualRuntime& runtime;
-        std::uintptr_t id;
+        std::uintptr_t id = 0;
         void* (*entry)(void*) = nullptr;
         void* argument = nullptr;
         ThreadHandle system{};
@@ -150,6 +154,14 @@ inline void ManualRuntime::advance_to(Deadline target) noexcept {
     do await_quiet(lock);
     while (wake_next(target));
     move_clock(target);
+}
+
+inline void ManualRuntime::suspend(LeaseClock::duration span) noexcept {
+    Lock lock{mutex_};
+    await_quiet(lock);
+    move_clock(later(now(), span));
+    do await_quiet(lock);
+    while (wake_next(now()));
 }
 
 inline void ManualRuntime::settle() noexcept {

@@ -33,6 +33,7 @@ struct Message {
     std::string bytes;
     Clock::time_point due;
     bool held = false;
+    std::size_t sent = 0;
 };
 
 struct Rule {
@@ -72,16 +73,16 @@ struct Connection {
     }
 };
 
-/// Sends from the front of the queue; false when the connection is broken.
+/// Sends at most so many bytes from the front of the queue; false when the connection is broken.
 bool send_front(int socket, std::deque<Message>& queue, std::size_t most, std::size_t& sent) {
-    auto& bytes = queue.front().bytes;
-    const auto taken = send_some(socket, std::string_view{bytes}.substr(0, most));
+    auto& front = queue.front();
+    const auto taken = send_some(socket, std::string_view{front.bytes}.substr(front.sent, most));
     if (!taken) {
         return false;
     }
     sent = *taken;
-    bytes.erase(0, sent);
-    if (bytes.empty()) {
+    front.sent += sent;
+    if (front.sent == front.bytes.size()) {
         queue.pop_front();
     }
     return true;
@@ -301,7 +302,8 @@ void FaultProxy::Loop::on_request(Connection& c, const std::string& message) {
     }
     c.requests_lost |= modes.drop_requests || fault == Fault::drop_request;
     if (!c.requests_lost) {
-        c.to_server.push_back({message, Clock::now() + modes.delay, fault == Fault::hold_request});
+        c.to_server.push_back(
+            {message, Clock::now() + modes.delay, fault == Fault::hold_request, 0});
         c.fates.push_back(fault);
     }
 }
@@ -317,7 +319,7 @@ void FaultProxy::Loop::on_reply(Connection& c, const std::string& message) {
     }
     c.replies_lost |= modes.drop_replies || fate == Fault::drop_reply;
     if (!c.replies_lost && c.client) {
-        c.to_client.push_back({message, Clock::now() + modes.delay});
+        c.to_client.push_back({message, Clock::now() + modes.delay, false, 0});
     }
 }
 

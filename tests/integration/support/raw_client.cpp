@@ -19,10 +19,8 @@ namespace {
 
 std::string printable(const redisReply& reply) {
     switch (reply.type) {
-    case REDIS_REPLY_NIL:
-        return "(nil)";
-    case REDIS_REPLY_INTEGER:
-        return "(integer) " + std::to_string(reply.integer);
+    case REDIS_REPLY_NIL: return "(nil)";
+    case REDIS_REPLY_INTEGER: return "(integer) " + std::to_string(reply.integer);
     case REDIS_REPLY_ERROR:
         return "(error) " + std::string(reply.str, static_cast<std::size_t>(reply.len));
     case REDIS_REPLY_ARRAY: {
@@ -32,8 +30,7 @@ std::string printable(const redisReply& reply) {
         }
         return text + "]";
     }
-    default:
-        return {reply.str, static_cast<std::size_t>(reply.len)};
+    default: return {reply.str, static_cast<std::size_t>(reply.len)};
     }
 }
 

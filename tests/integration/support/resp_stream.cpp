@@ -89,7 +89,7 @@ std::vector<std::string> RespStream::feed(std::string_view bytes) {
         messages.emplace_back(rest);
         rest = {};
     }
-    pending_ = std::string{rest};
+    pending_.erase(0, pending_.size() - rest.size());
     return messages;
 }
 

@@ -122,6 +122,7 @@ inline std::error_code start_thread(std::uintptr_t& handle, void* (*entry)(void*
 }
 
 inline void join_thread(std::uintptr_t handle) noexcept { (void)::pthread_join(handle, nullptr); }
+inline void detach_thread(std::uintptr_t handle) noexcept { (void)::pthread_detach(handle); }
 
 } // namespace detail
 } // namespace LEASELOCK_ABI

@@ -120,7 +120,7 @@ private:
     [[nodiscard]] Progress finish_lookup(Stream& stream) noexcept {
         if (lookup_.under_way()) return Progress::waiting;
         const int code = lookup_.take(addresses_);
-        if (code == EAI_SYSTEM || addresses_.empty()) {
+        if (code != 0 || addresses_.empty()) {
             const char* const why = code == 0 ? "no address" : ::gai_strerror(code);
             return fail(make_error_code(errc::no_address), why);
         }
@@ -188,8 +188,8 @@ private:
     [[nodiscard]] Progress sign_in(Stream& stream) noexcept {
         if (commands_ == 0) return Progress::done;
         const Progress progress = sign_in_.advance(stream, replies_);
-        if (progress == Progress::waiting) return progress;
-        // The first answer that is not OK, if there is one: behind it the stream may well have ended.
+        // The first answer that is not OK ends it: behind it there may be the end of the stream, or
+        // silence.
         for (std::size_t i = 0; i < sign_in_.answered(); ++i) {
             const Reply& reply = replies_[i];
             if (reply.kind == Reply::status && reply.text.view() == "OK") continue;
@@ -200,6 +200,7 @@ private:
             refused_ = true;
             return Progress::failed;
         }
+        if (progress == Progress::waiting) return progress;
         if (progress == Progress::failed) {
             const Failure& failure = sign_in_.failure();
             return fail(failure.cause, failure.text.view());

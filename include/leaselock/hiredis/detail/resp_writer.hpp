@@ -52,6 +52,8 @@ public:
     [[nodiscard]] std::string_view view() const noexcept { return {bytes_, size_}; }
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
+    [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
+
     /// How many commands have at least one byte among the first `bytes`. Rarely asked, after a
     /// failure only: so it is read off the bytes and not noted down for each command.
     [[nodiscard]] std::size_t count_begun(std::size_t bytes) const noexcept {
@@ -69,10 +71,13 @@ private:
     static constexpr std::size_t longest_number = 1 + 20 + 2; // `$`, 2^64-1, CR LF
     static constexpr std::size_t least = 512;                 // a SET and a script call
     static constexpr std::size_t kept = std::size_t{64} * 1024;
+    // a server's default client-query-buffer-limit: it drops the client that goes beyond
+    static constexpr std::size_t most = std::size_t{1024} * 1024 * 1024;
 
     [[nodiscard]] bool reserve(std::size_t room) noexcept {
         // what one huge command needed is not kept for ever
         if (room <= capacity_ && (capacity_ <= kept || room > kept)) return true;
+        if (room > most) return false;
         const std::size_t wanted = room < least ? least : room;
         std::free(bytes_); // and not realloc: there is nothing to copy
         bytes_ = static_cast<char*>(std::malloc(wanted));

@@ -3,9 +3,12 @@
 
 #include <leaselock/core/config.hpp>
 #include <leaselock/core/deadline.hpp>
+#include <leaselock/core/observer.hpp>
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/core/runtime.hpp>
 #include <leaselock/core/token.hpp>
+#include <leaselock/lock/detail/keeper.hpp>
+#include <leaselock/lock/detail/renewal_schedule.hpp>
 #include <leaselock/lock/options.hpp>
 #include <leaselock/redis/key.hpp>
 #include <leaselock/redis/script_call.hpp>
@@ -32,24 +35,237 @@ enum class Trace : std::uint8_t {
     released, ///< the key, behind a release without a definite answer
 };
 
+/// Where the signal of a kept lease's loss stands; the renewer's mutex guards it.
+enum class Signal : std::uint8_t { none, queued, running };
+
+constexpr errc cause_of(Loss loss) noexcept {
+    switch (loss) {
+    case Loss::taken: return errc::taken;
+    case Loss::gone: return errc::gone;
+    case Loss::max_hold: return errc::held_too_long;
+    case Loss::unkept: return errc::unkept;
+    case Loss::none:
+    case Loss::expired: break;
+    }
+    return errc::expired;
+}
+
 /// The state of one guard: one block of memory with key, value and fence key behind it, made with
 /// the guard and reused by its acquisitions.
 ///
-/// Only `term_` is touched by more than one thread: it is the deadline and the loss in one atomic,
-/// so that an extension and a loss can never both win.
-class LeaseRecord {
+/// A renewer that keeps the lease holds the record too, and moves of the guard do not concern it.
+/// Between the two only `term_` changes: the deadline and the loss in one atomic, so that an
+/// extension and a loss can never both win.
+class LeaseRecord : public RenewalNode {
 public:
+    struct LetGo {
+        void operator()(LeaseRecord* record) const noexcept { record->let_go(); }
+    };
+    using Handle = std::unique_ptr<LeaseRecord, LetGo>;
+
     /// Null when there is no memory.
-    static LeaseRecord* make(Runtime& runtime, std::string_view key,
-                             const Options& options) noexcept {
+    static Handle make(Runtime& runtime, std::string_view key, const Options& options) noexcept {
         const Flaw flaw = find_flaw(key, options);
         if (flaw != Flaw::none) key = key.substr(0, max_key_size); // for messages only
         const std::string_view owner = flaw == Flaw::none ? options.owner : std::string_view{};
-        const HelperKey fence{key, helper_suffix::fence};
         const bool fenced = options.fencing && flaw == Flaw::none;
+        return Handle{make(runtime, key, owner, fenced, options, flaw)};
+    }
+
+    /// The same guard's next record, where a renewer still holds this one. Null: no memory.
+    [[nodiscard]] Handle renewed() const noexcept {
+        Options options;
+        options.ttl = ttl();
+        options.timeout = timeout();
+        options.observer = observer_;
+        options.wait_floor = wait_floor();
+        options.wait_cap = wait_cap();
+        LeaseRecord* const next =
+            make(runtime_, key(), owner(), !fence_key().empty(), options, flaw_);
+        if (next != nullptr) next->margin_ = margin_;
+        return Handle{next};
+    }
+
+    LeaseRecord(const LeaseRecord&) = delete;
+    LeaseRecord& operator=(const LeaseRecord&) = delete;
+
+    [[nodiscard]] Handle share() noexcept {
+        references_.fetch_add(1, std::memory_order_relaxed);
+        return Handle{this};
+    }
+    [[nodiscard]] bool shared() const noexcept {
+        return references_.load(std::memory_order_acquire) != 1;
+    }
+
+    // what the guard was made of
+
+    [[nodiscard]] Runtime& runtime() const noexcept { return runtime_; }
+    [[nodiscard]] Flaw flaw() const noexcept { return flaw_; }
+    [[nodiscard]] std::chrono::milliseconds ttl() const noexcept { return ttl_; }
+    [[nodiscard]] std::chrono::nanoseconds margin() const noexcept { return margin_; }
+    [[nodiscard]] std::chrono::milliseconds timeout() const noexcept {
+        return std::chrono::milliseconds{timeout_ms_};
+    }
+    [[nodiscard]] std::chrono::milliseconds wait_floor() const noexcept {
+        return std::chrono::milliseconds{wait_floor_ms_};
+    }
+    [[nodiscard]] std::chrono::milliseconds wait_cap() const noexcept {
+        return std::chrono::milliseconds{wait_cap_ms_};
+    }
+    [[nodiscard]] Dialect& dialect() noexcept { return dialect_; }
+    [[nodiscard]] std::string_view key() const noexcept { return {bytes(), key_size_}; }
+    [[nodiscard]] std::string_view value() const noexcept {
+        return {bytes() + key_size_, value_size_};
+    }
+    [[nodiscard]] std::string_view owner() const noexcept {
+        return value_size_ > Token::size ? value().substr(Token::size + 1) : std::string_view{};
+    }
+    /// Empty without fencing.
+    [[nodiscard]] std::string_view fence_key() const noexcept {
+        return {bytes() + key_size_ + value_size_, fence_size_};
+    }
+    /// True in a process that was forked off the one that made the guard.
+    [[nodiscard]] bool foreign() const noexcept { return process_ != runtime_.process(); }
+
+    // one acquisition
+
+    /// Must not be shared.
+    void set_token(const Token& token) noexcept {
+        std::copy_n(token.view().begin(), Token::size, bytes() + key_size_);
+        term_.store(0, std::memory_order_relaxed);
+        ending_.store(Loss::none, std::memory_order_relaxed);
+        stop_ = std::stop_source{std::nostopstate};
+        fencing_token = 0;
+        release_unanswered = false;
+    }
+    void begin(Deadline end) noexcept {
+        term_.store(end.time_since_epoch().count(), std::memory_order_release);
+    }
+
+    /// When the lease ends, or the clock's epoch when it has ended: by what is written down, not by
+    /// the clock.
+    [[nodiscard]] Deadline deadline() const noexcept {
+        const std::int64_t term = term_.load(std::memory_order_acquire);
+        return Deadline{LeaseClock::duration{std::max<std::int64_t>(term, 0)}};
+    }
+    /// Writes down that the deadline has passed, if it has. Whoever finds it so does, and from then
+    /// on nobody can extend the lease. @return whether this call did
+    bool expire(Deadline now) noexcept {
+        std::int64_t term = term_.load(std::memory_order_acquire);
+        while (term > 0 && now.time_since_epoch().count() >= term) {
+            const Loss ending = ending_.load(std::memory_order_acquire);
+            const Loss why = ending == Loss::none ? Loss::expired : ending;
+            if (term_.compare_exchange_weak(term, lost(why))) return true;
+        }
+        return false;
+    }
+    /// Moves the deadline, never to an earlier point, unless the lease has ended by `now`.
+    /// @return whether it is still held
+    bool extend(Deadline now, Deadline end) noexcept {
+        const std::int64_t wanted = end.time_since_epoch().count();
+        std::int64_t term = term_.load(std::memory_order_acquire);
+        while (now.time_since_epoch().count() < term) {
+            if (term >= wanted || term_.compare_exchange_weak(term, wanted)) return true;
+        }
+        return false;
+    }
+    /// Ends a lease that is held. @return whether this call did
+    bool lose(Loss why) noexcept {
+        std::int64_t term = term_.load(std::memory_order_acquire);
+        while (term > 0) {
+            if (term_.compare_exchange_weak(term, lost(why))) return true;
+        }
+        return false;
+    }
+    /// Ends a lease that is given back; a loss stays a loss.
+    void give_back() noexcept {
+        std::int64_t term = term_.load(std::memory_order_acquire);
+        while (term > 0 && !term_.compare_exchange_weak(term, 0)) {}
+    }
+    /// It is renewed no more, for this reason, and runs out.
+    void let_run_out(Loss why) noexcept { ending_.store(why, std::memory_order_release); }
+
+    [[nodiscard]] Loss loss() const noexcept {
+        const std::int64_t term = term_.load(std::memory_order_acquire);
+        return term < 0 ? static_cast<Loss>(-term) : ending_.load(std::memory_order_acquire);
+    }
+    /// Whether the loss has been told already, ahead of the deadline.
+    [[nodiscard]] bool ending() const noexcept {
+        return ending_.load(std::memory_order_acquire) != Loss::none;
+    }
+
+    /// Makes the stop source, unless there is one. @return false when there is no memory
+    [[nodiscard]] bool make_stop_source() noexcept {
+        if (stop_.stop_possible()) return true;
+#if LEASELOCK_EXCEPTIONS
+        try {
+            stop_ = std::stop_source{};
+        } catch (const std::bad_alloc&) {
+            return false;
+        }
+#else
+        stop_ = std::stop_source{};
+#endif
+        return true;
+    }
+    [[nodiscard]] std::stop_token stop_token() noexcept {
+        if (deadline() == Deadline{} && !stop_.stop_possible()) return stopped_token();
+        return make_stop_source() ? stop_.get_token() : stopped_token();
+    }
+    void request_stop() noexcept { stop_.request_stop(); }
+
+    /// A token that was stopped from the start. The first call allocates: every guard makes it, so
+    /// that none has to when memory is short.
+    static std::stop_token stopped_token() {
+        static const std::stop_token token = [] {
+            std::stop_source source;
+            source.request_stop();
+            return source.get_token();
+        }();
+        return token;
+    }
+
+    /// The observer, if there is one, hears what came of a verb that started at `start`.
+    void tell(Verb verb, Deadline start, const Outcome& outcome) const noexcept {
+        if (observer_ == nullptr) return;
+        const Deadline now = runtime_.now();
+        const Deadline end = deadline();
+        observer_->on_event({verb, key(), outcome, now - start,
+                             end > now ? end - now : LeaseClock::duration{}, owner(),
+                             fingerprint_of(value())});
+    }
+    void tell_loss() const noexcept {
+        if (observer_ == nullptr) return;
+        tell(Verb::lose, runtime_.now(), {Answer::no, cause_of(loss())});
+    }
+
+    // of the guard's own thread
+
+    Trace trace = Trace::none;
+    bool release_unanswered = false; ///< an earlier release may have deleted the key
+    std::uint64_t fencing_token = 0;
+    Keeper* keeper = nullptr; ///< the renewer, while it keeps this lease
+
+    // of the renewer, under its mutex
+
+    Signal signal = Signal::none;
+    bool signal_tells = false;            ///< the observer has not heard of the loss
+    LeaseRecord* next_signal = nullptr;
+    Deadline hold_end = Deadline::max();  ///< of the longest hold that was asked for
+
+private:
+    LeaseRecord(Runtime& runtime, const Options& options, Flaw flaw) noexcept
+        : runtime_(runtime), observer_(options.observer), process_(runtime.process()),
+          ttl_(options.ttl), margin_(margin_of(options)), timeout_ms_(clip(options.timeout)),
+          wait_floor_ms_(clip(options.wait_floor)), wait_cap_ms_(clip(options.wait_cap)),
+          flaw_(flaw) {}
+    ~LeaseRecord() = default;
+
+    static LeaseRecord* make(Runtime& runtime, std::string_view key, std::string_view owner,
+                             bool fenced, const Options& options, Flaw flaw) noexcept {
+        const HelperKey fence{key, helper_suffix::fence};
         const std::size_t value_size = Token::size + (owner.empty() ? 0 : 1 + owner.size());
         const std::size_t fence_size = fenced ? fence.size() : 0;
-
         void* const memory = ::operator new(
             sizeof(LeaseRecord) + key.size() + value_size + fence_size, std::nothrow);
         if (memory == nullptr) return nullptr;
@@ -66,144 +282,18 @@ public:
         if (fenced) fence.write(out);
         return record;
     }
-
-    struct Free {
-        void operator()(LeaseRecord* record) const noexcept {
-            record->~LeaseRecord();
-            ::operator delete(record);
-        }
-    };
-
-    LeaseRecord(const LeaseRecord&) = delete;
-    LeaseRecord& operator=(const LeaseRecord&) = delete;
-
-    // what the guard was made of
-
-    [[nodiscard]] Runtime& runtime() const noexcept { return runtime_; }
-    [[nodiscard]] Observer* observer() const noexcept { return observer_; }
-    [[nodiscard]] Flaw flaw() const noexcept { return flaw_; }
-    [[nodiscard]] std::chrono::milliseconds ttl() const noexcept { return ttl_; }
-    [[nodiscard]] std::chrono::nanoseconds margin() const noexcept { return margin_; }
-    [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return timeout_; }
-    [[nodiscard]] Dialect& dialect() noexcept { return dialect_; }
-    [[nodiscard]] std::string_view key() const noexcept { return {bytes(), key_size_}; }
-    [[nodiscard]] std::string_view value() const noexcept {
-        return {bytes() + key_size_, value_size_};
+    void let_go() noexcept {
+        if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+        this->~LeaseRecord();
+        ::operator delete(this);
     }
-    [[nodiscard]] std::string_view owner() const noexcept {
-        return value_size_ > Token::size ? value().substr(Token::size + 1) : std::string_view{};
-    }
-    /// Empty without fencing.
-    [[nodiscard]] std::string_view fence_key() const noexcept {
-        return {bytes() + key_size_ + value_size_, fence_size_};
-    }
-
-    /// True in a process that was forked off the one that made the guard.
-    [[nodiscard]] bool foreign() const noexcept { return process_ != runtime_.process(); }
-
-    // one acquisition
-
-    void set_token(const Token& token) noexcept {
-        std::copy_n(token.view().begin(), Token::size, bytes() + key_size_);
-        term_.store(0, std::memory_order_relaxed);
-        stop_ = std::stop_source{std::nostopstate};
-        fencing_token = 0;
-        release_unanswered = false;
-    }
-
-    void begin(Deadline deadline) noexcept {
-        term_.store(deadline.time_since_epoch().count(), std::memory_order_release);
-    }
-
-    /// When the lease ends, or the clock's epoch when none is held at `now`. Whoever finds the
-    /// deadline passed ends the lease for good.
-    [[nodiscard]] Deadline deadline(Deadline now) noexcept {
-        std::int64_t term = term_.load(std::memory_order_acquire);
-        while (term > 0) {
-            const Deadline end{LeaseClock::duration{term}};
-            if (now < end) return end;
-            if (term_.compare_exchange_weak(term, lost(Loss::expired))) stop_.request_stop();
-        }
-        return {};
-    }
-
-    /// Moves the deadline, unless the lease has ended by `now`; never to an earlier point.
-    /// @return whether the lease is still held
-    bool extend(Deadline now, Deadline end) noexcept {
-        std::int64_t term = term_.load(std::memory_order_acquire);
-        const std::int64_t wanted = end.time_since_epoch().count();
-        while (deadline(now) != Deadline{}) {
-            term = term_.load(std::memory_order_acquire);
-            if (term <= 0) break;
-            if (term >= wanted || term_.compare_exchange_weak(term, wanted)) return true;
-        }
-        return false;
-    }
-
-    /// Ends a lease that is held, and tells its holder.
-    void lose(Loss why) noexcept {
-        std::int64_t term = term_.load(std::memory_order_acquire);
-        while (term > 0) {
-            if (term_.compare_exchange_weak(term, lost(why))) {
-                stop_.request_stop();
-                return;
-            }
-        }
-    }
-
-    /// Ends a lease that is given back; a loss stays a loss.
-    void give_back() noexcept {
-        std::int64_t term = term_.load(std::memory_order_acquire);
-        while (term > 0 && !term_.compare_exchange_weak(term, 0)) {}
-    }
-
-    [[nodiscard]] Loss loss() const noexcept {
-        const std::int64_t term = term_.load(std::memory_order_acquire);
-        return term < 0 ? static_cast<Loss>(-term) : Loss::none;
-    }
-
-    /// Made when first asked for. If there is no memory for it, the token is stopped already.
-    [[nodiscard]] std::stop_token stop_token() noexcept {
-        if (stop_.stop_possible()) return stop_.get_token();
-        const bool ended = term_.load(std::memory_order_acquire) <= 0;
-        if (ended) return stopped_token();
-#if LEASELOCK_EXCEPTIONS
-        try {
-            stop_ = std::stop_source{};
-        } catch (...) {
-            return stopped_token();
-        }
-#else
-        stop_ = std::stop_source{};
-#endif
-        return stop_.get_token();
-    }
-
-    /// A token that was stopped from the start. The first call allocates: every guard makes it, so
-    /// that none has to when memory is short.
-    static std::stop_token stopped_token() {
-        static const std::stop_token token = [] {
-            std::stop_source source;
-            source.request_stop();
-            return source.get_token();
-        }();
-        return token;
-    }
-
-    // of the guard's own thread
-
-    Trace trace = Trace::none;
-    bool release_unanswered = false; ///< an earlier release may have deleted the key
-    std::uint64_t fencing_token = 0;
-
-private:
-    LeaseRecord(Runtime& runtime, const Options& options, Flaw flaw) noexcept
-        : runtime_(runtime), observer_(options.observer), process_(runtime.process()),
-          ttl_(options.ttl), margin_(margin_of(options)), timeout_(std::min(options.timeout, max_ttl)), flaw_(flaw) {}
-    ~LeaseRecord() = default;
 
     static constexpr std::int64_t lost(Loss why) noexcept {
         return -static_cast<std::int64_t>(why);
+    }
+    static constexpr std::int32_t clip(std::chrono::milliseconds span) noexcept {
+        const std::chrono::milliseconds none{0};
+        return static_cast<std::int32_t>(std::clamp(span, none, max_ttl).count());
     }
 
     [[nodiscard]] char* bytes() noexcept { return reinterpret_cast<char*>(this + 1); }
@@ -218,13 +308,17 @@ private:
     ProcessId process_;
     std::chrono::milliseconds ttl_;
     std::chrono::nanoseconds margin_;
-    std::chrono::milliseconds timeout_;
     std::stop_source stop_{std::nostopstate};
-    Flaw flaw_;
-    Dialect dialect_; ///< used where the connection has none of its own
+    std::atomic<std::uint32_t> references_{1};
+    std::int32_t timeout_ms_;
+    std::int32_t wait_floor_ms_;
+    std::int32_t wait_cap_ms_;
     std::uint16_t key_size_ = 0;
     std::uint16_t value_size_ = 0;
     std::uint16_t fence_size_ = 0;
+    std::atomic<Loss> ending_{Loss::none}; ///< why it is let run out, if it is
+    Flaw flaw_;
+    Dialect dialect_; ///< used where the connection has none of its own
 };
 
 } // namespace detail

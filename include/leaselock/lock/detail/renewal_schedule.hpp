@@ -26,7 +26,7 @@ inline constexpr std::uint32_t not_queued = UINT32_MAX;
 struct RenewalNode {
     std::chrono::nanoseconds renewal_ttl{};
     Deadline due{};   ///< of the next renewal
-    Deadline end{};   ///< of the lease, as last confirmed
+    Deadline confirmed{}; ///< the end of the lease, as last confirmed
     Deadline watch{}; ///< when the watcher has to look: the end, or the longest hold before it
     std::uint32_t waiting_at = not_queued;
     std::uint32_t ready_at = not_queued;
@@ -125,7 +125,7 @@ public:
              Deadline hold_end) noexcept {
         node.renewal_ttl = ttl;
         node.due = due;
-        node.end = end;
+        node.confirmed = end;
         node.watch = std::min(end, hold_end);
         waiting_.push(node);
         watched_.push(node);
@@ -182,7 +182,7 @@ public:
 
     /// The lease was confirmed until `end`: the next renewal is due a third of the ttl after `sent`.
     void renewed(RenewalNode& node, Deadline sent, Deadline end, Deadline hold_end) noexcept {
-        node.end = end;
+        node.confirmed = end;
         node.watch = std::min(end, hold_end);
         watched_.moved(node);
         node.due = later(sent, node.renewal_ttl / 3);
@@ -222,11 +222,11 @@ private:
     [[nodiscard]] Deadline spare() const noexcept {
         if (watched_.empty()) return Deadline::max();
         const RenewalNode& first = watched_.top();
-        return later(first.end, -try_limit(first.renewal_ttl));
+        return later(first.confirmed, -try_limit(first.renewal_ttl));
     }
 
     NodeHeap<&RenewalNode::due, &RenewalNode::waiting_at> waiting_;
-    NodeHeap<&RenewalNode::end, &RenewalNode::ready_at> ready_;
+    NodeHeap<&RenewalNode::confirmed, &RenewalNode::ready_at> ready_;
     NodeHeap<&RenewalNode::watch, &RenewalNode::watched_at> watched_;
     std::size_t size_ = 0;
 };
