@@ -9,5 +9,7 @@
 #include <leaselock/hiredis/endpoint.hpp>
 #include <leaselock/hiredis/hiredis_connection.hpp>
 #include <leaselock/lock/inspect.hpp>
+#include <leaselock/lock/lease.hpp>
 #include <leaselock/lock/lease_lock.hpp>
 #include <leaselock/lock/options.hpp>
+#include <leaselock/lock/renewer.hpp>

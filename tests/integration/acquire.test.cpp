@@ -172,7 +172,8 @@ TEST_CASE("B85: of many workers one is inside at a time") {
                     const Outcome outcome = lock.try_acquire();
                     if (outcome) {
                         const int now = ++inside;
-                        for (int seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
+                        for (int seen = most;
+                             seen < now && !most.compare_exchange_weak(seen, now);) {
                         }
                         std::this_thread::yield();
                         --inside;
@@ -195,7 +196,8 @@ TEST_CASE("B85: of many workers one is inside at a time") {
     CHECK(entered == workers * rounds);
 }
 
-TEST_CASE("B89: a wrong password, a replica, full memory, a stalled server and a busy lock differ") {
+TEST_CASE(
+    "B89: a wrong password, a replica, full memory, a stalled server and a busy lock differ") {
     RedisServer server{{}, "secret"};
     auto outside = server.client();
     HiredisConnection redis{server.url()};
@@ -240,12 +242,13 @@ TEST_CASE("B89: a wrong password, a replica, full memory, a stalled server and a
     CHECK(stalled.cause == condition::unreachable);
     CHECK(has(words_of(stalled), std::to_string(server.port())));
 
-    const std::set<std::string> answers{said(busy), said(wrong_password), said(full),
-                                        said(replica), said(stalled)};
+    const std::set<std::string> answers{said(busy), said(wrong_password), said(full), said(replica),
+                                        said(stalled)};
     CHECK(answers.size() == 5);
 }
 
-TEST_CASE("Yes, no, refused, unsent and unknown are told apart, each with its cause and its words") {
+TEST_CASE(
+    "Yes, no, refused, unsent and unknown are told apart, each with its cause and its words") {
     RedisServer server;
     auto outside = server.client();
     FaultProxy proxy{server.port()};
@@ -292,9 +295,9 @@ TEST_CASE("X1: keys and labels of any bytes arrive exact, and are renewed and re
     RedisServer server;
     auto outside = server.client();
     HiredisConnection redis{patient_url(server)};
-    const std::array<std::string, 6> hostile{
-        "lock:\0nul\0"s, "lock:\r\nDEL *\r\n"s, "lock:%s%n%b %d"s, " lock: \t "s,
-        "*3\r\n$3\r\nSET\r\n"s, "lock:\xff\xfe\x80{}"s};
+    const std::array<std::string, 6> hostile{"lock:\0nul\0"s,        "lock:\r\nDEL *\r\n"s,
+                                             "lock:%s%n%b %d"s,      " lock: \t "s,
+                                             "*3\r\n$3\r\nSET\r\n"s, "lock:\xff\xfe\x80{}"s};
     for (const std::string& name : hostile) {
         INFO(name);
         outside.expect_ok({"FLUSHALL"});

@@ -100,9 +100,7 @@ TEST_CASE("B05, N5: a failed acquire blocks nobody until the end of its ttl") {
         CHECK(outside.command({"SET", key, "next", "NX", "PX", "60000"}) == "OK");
     };
 
-    SECTION("on a connection that was open before") {
-        REQUIRE(inspect(redis, key, 20s).outcome);
-    }
+    SECTION("on a connection that was open before") { REQUIRE(inspect(redis, key, 20s).outcome); }
     SECTION("on a new one") {}
     outside.reset_stats();
     server.stop_process();
@@ -126,8 +124,8 @@ TEST_CASE("B05: a clean-up that failed is repeated until it is answered") {
     HiredisConnection redis{proxy.url()};
     Recorder recorder;
     {
-        Lock lock{redis, key, {.ttl = 60s, .timeout = brief, .observer = &recorder},
-                  std::defer_lock};
+        Lock lock{
+            redis, key, {.ttl = 60s, .timeout = brief, .observer = &recorder}, std::defer_lock};
         proxy.on_command("SET", Fault::cut_reply);
         proxy.on_command("EVAL", Fault::cut_request);
         CHECK(said(lock.try_acquire().answer) == said(Answer::unknown));

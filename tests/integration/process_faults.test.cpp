@@ -137,13 +137,14 @@ TEST_CASE("B75: forked children never draw equal tokens, whatever the engines ar
     munmap(memory, total * sizeof(Bits));
 }
 
-TEST_CASE("B75: guards of parent and child have different tokens, and their engines stay untouched") {
+TEST_CASE(
+    "B75: guards of parent and child have different tokens, and their engines stay untouched") {
     RedisServer server;
     auto outside = server.client();
     HiredisConnection redis{patient_url(server)};
-    std::srand(7); // NOLINT(cert-msc51-cpp)
+    std::srand(7);                    // NOLINT(cert-msc51-cpp)
     const int expected = std::rand(); // NOLINT(cert-msc50-cpp)
-    std::srand(7); // NOLINT(cert-msc51-cpp)
+    std::srand(7);                    // NOLINT(cert-msc51-cpp)
     LeaseLock lock{redis, "lock:parent", patient};
     REQUIRE(lock);
     CHECK(std::rand() == expected); // NOLINT(cert-msc50-cpp): no call of ours took one

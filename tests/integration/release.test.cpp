@@ -179,7 +179,8 @@ TEST_CASE("P17: moves, swaps and double unlocks delete once") {
         CHECK(outside.exists("lock:a"));
         CHECK(said(b.unlock()) == said(Answer::yes));
         CHECK(said(b.unlock()) == said(Answer::unsent, errc::not_held));
-        CHECK(said(a.unlock()) == said(Answer::unsent, errc::not_held)); // NOLINT(bugprone-use-after-move)
+        CHECK(said(a.unlock()) ==
+              said(Answer::unsent, errc::not_held)); // NOLINT(bugprone-use-after-move)
         outside.expect_ok({"SET", "lock:a", "next"});
     }
     CHECK(outside.get("lock:a") == "next");

@@ -31,7 +31,8 @@ void check_renewable(Lock& lock, Deadline before, const std::stop_token& told) {
 
 } // namespace
 
-TEST_CASE("N7: a renewal without an answer is no loss: the old deadline stands, and it is repeated") {
+TEST_CASE(
+    "N7: a renewal without an answer is no loss: the old deadline stands, and it is repeated") {
     RedisServer server;
     FaultProxy proxy{server.port()};
     HiredisConnection redis{proxy.url()};
@@ -75,6 +76,27 @@ TEST_CASE("N7: a renewal without an answer is no loss: the old deadline stands, 
     }
     proxy.pass();
     check_renewable(lock, before, told);
+}
+
+TEST_CASE(
+    "A lease is counted from before its command was sent, so that Redis never ends it first") {
+    constexpr auto way = 200ms; // each of the two
+    RedisServer server;
+    auto outside = server.client();
+    FaultProxy proxy{server.port()};
+    HiredisConnection redis{patient_url(proxy)};
+    LeaseLock lock{redis, key, {.ttl = 60s, .timeout = 20s, .margin = 10ms}, std::defer_lock};
+    const auto check = [&] {
+        const Deadline answered = LeaseClock::now();
+        CHECK(lock.deadline() <= answered + 60s - 10ms - 2 * way);
+        const auto in_redis = std::chrono::milliseconds{outside.pttl(key)};
+        CHECK(lock.remaining() <= in_redis);
+    };
+    proxy.delay(way);
+    REQUIRE(lock.try_acquire());
+    check();
+    REQUIRE(lock.renew());
+    check();
 }
 
 TEST_CASE("N17: a killed connection is no loss: the guard comes back and renews by its token") {

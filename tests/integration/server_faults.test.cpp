@@ -58,7 +58,8 @@ TEST_CASE("N1: where nobody listens nothing is sent, and the guard works once so
     CHECK(said(lock.try_acquire()) == said(Answer::yes));
 }
 
-TEST_CASE("N16: a server with clients enough refuses with its words, and takes us when one leaves") {
+TEST_CASE(
+    "N16: a server with clients enough refuses with its words, and takes us when one leaves") {
     RedisServer server{{"--maxclients", "2"}};
     auto outside = server.client();
     auto second = server.client();
@@ -176,8 +177,9 @@ TEST_CASE("S11: a demoted master refuses, takes no lock away, and is well once p
     LeaseLock lock{redis, key, patient};
     REQUIRE(lock);
     outside.expect_ok({"REPLICAOF", "127.0.0.1", "1"});
-    check_refused_then_well(redis, outside, lock, errc::read_only, "READONLY",
-                            [&] { outside.expect_ok({"REPLICAOF", "NO", "ONE"}); });
+    check_refused_then_well(redis, outside, lock, errc::read_only, "READONLY", [&] {
+        outside.expect_ok({"REPLICAOF", "NO", "ONE"});
+    });
     outside.expect_ok({"REPLICAOF", "127.0.0.1", "1"});
     CHECK(said(lock.unlock()) == said(Answer::refused, errc::read_only));
     CHECK_FALSE(lock.owns_lock());
@@ -246,7 +248,8 @@ TEST_CASE("S15: a master with too few replicas refuses, and works once it has en
     CHECK_FALSE(outside.exists(key));
 }
 
-TEST_CASE("S16: a missing or wrong password is refused at once, by one question and no storm of them") {
+TEST_CASE(
+    "S16: a missing or wrong password is refused at once, by one question and no storm of them") {
     RedisServer server{{}, "secret"};
     auto outside = server.client();
     FaultProxy proxy{server.port()};

@@ -55,11 +55,24 @@ enum class Loss : std::uint8_t {
     return "?";
 }
 
+/// The loss as the cause of an event.
+[[nodiscard]] constexpr errc cause_of(Loss loss) noexcept {
+    switch (loss) {
+    case Loss::taken: return errc::taken;
+    case Loss::gone: return errc::gone;
+    case Loss::max_hold: return errc::held_too_long;
+    case Loss::unkept: return errc::unkept;
+    case Loss::none:
+    case Loss::expired: break;
+    }
+    return errc::expired;
+}
+
 /// Room for the longest error line that matters: a MOVED with a 253-byte host name.
 using ServerText = FixedText<280>;
 
 /// What a verb has to say: the answer, its cause, and the words of whoever refused.
-struct [[nodiscard]] Outcome {
+struct Outcome {
     Answer answer = Answer::unsent;
     std::error_code cause{}; ///< none when the answer is yes
     ServerText text{};       ///< the server's error line; for a bad argument, which one and its limit

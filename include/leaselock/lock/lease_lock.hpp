@@ -7,16 +7,17 @@
 #include <leaselock/core/observer.hpp>
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/core/runtime.hpp>
+#include <leaselock/lock/detail/guard_state.hpp>
 #include <leaselock/lock/detail/lease_record.hpp>
-#include <leaselock/lock/detail/verbs.hpp>
 #include <leaselock/lock/lease.hpp>
 #include <leaselock/lock/options.hpp>
 
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <cstdlib>
 #include <mutex>
-#include <optional>
+#include <new>
 #include <stop_token>
 #include <string_view>
 #include <utility>
@@ -78,15 +79,15 @@ public:
     /// Sends nothing; what is wrong with the arguments shows at the first attempt.
     /// @throws std::bad_alloc
     LeaseLock(B& backend, std::string_view key, const typename detail::OptionsOf<B>::type& options,
-              std::defer_lock_t /*tag*/);
+              std::defer_lock_t /*tag*/)
+        : state_(backend, make_record(backend, key, options)) {}
 
     template <class Rep, class Period>
     LeaseLock(B& backend, std::string_view key, std::chrono::duration<Rep, Period> ttl,
               std::defer_lock_t tag)
         : LeaseLock(backend, key, options_type{.ttl = to_ttl(ttl)}, tag) {}
 
-    LeaseLock(LeaseLock&& other) noexcept
-        : backend_(other.backend_), record_(std::move(other.record_)) {}
+    LeaseLock(LeaseLock&& other) noexcept = default;
     /// Gives back what this guard holds, as its destructor would.
     LeaseLock& operator=(LeaseLock&& other) noexcept {
         LeaseLock{std::move(other)}.swap(*this);
@@ -95,11 +96,7 @@ public:
     /// compare-and-delete, if anything of the guard's may be in Redis: after the deadline too, and
     /// again where an earlier one went unanswered. Takes `timeout` at most. What came of it goes to
     /// the observer: a destructor has nobody else to tell.
-    ~LeaseLock() {
-        if (inert()) return;
-        forget();
-        if (record_->trace != Trace::none) (void)unlock();
-    }
+    ~LeaseLock() { state_.end(); }
 
 #if LEASELOCK_EXCEPTIONS
     /// One attempt. @return false when busy  @throws Error for any answer but yes and busy
@@ -108,7 +105,7 @@ public:
     /// Waits for as long as it takes: without a stop token there is no other end than the lock, or an
     /// error that waiting cannot cure. @throws Error for that, and with `errc::stopped`
     void lock(const std::stop_token& stop = {}) {
-        const Outcome outcome = wait(LeaseClock::duration::max(), stop);
+        const Outcome outcome = state_.wait(LeaseClock::duration::max(), stop);
         if (!outcome) throw Error{outcome, to_string(Verb::wait), key()};
     }
     /// `try_acquire_for`. @return false when busy to the end, or stopped  @throws Error for any other end
@@ -134,7 +131,7 @@ public:
     ///         is never believed, its deletion has been sent, and the destructor or the next attempt
     ///         repeat that until it is answered.
     /// Takes `timeout` at most, and once more as much where it has to clean up.
-    [[nodiscard]] Outcome try_acquire() noexcept;
+    [[nodiscard]] Outcome try_acquire() noexcept { return state_.try_acquire(); }
 
     /// Attempts, with pauses between them, until one succeeds or the wait ends. The pauses are random,
     /// between `wait_floor` and a ceiling that grows to `wait_cap`, and no longer than the holder's
@@ -150,37 +147,34 @@ public:
     template <class Rep, class Period>
     [[nodiscard]] Outcome try_acquire_for(std::chrono::duration<Rep, Period> span,
                                           const std::stop_token& stop = {}) noexcept {
-        return wait(ceil_saturated<LeaseClock::duration>(span), stop);
+        return state_.wait(ceil_saturated<LeaseClock::duration>(span), stop);
     }
 
     /// Takes over a lease that another holder detached: swaps in a new token, so that one adopter can
     /// win. For a guard on the lease's key; its own ttl counts, not the lease's.
     /// @return yes: owned. no: it was adopted, taken or has run out, `errc::taken` or `gone`. The others
     ///         as for `try_acquire`.
-    [[nodiscard]] Outcome try_adopt(const Lease& lease) noexcept;
+    [[nodiscard]] Outcome try_adopt(const Lease& lease) noexcept { return state_.try_adopt(lease); }
 
     /// Extends the lease to a full ttl from now, if this acquisition still owns the key.
     /// @return yes: extended. no: lost for good, `errc::taken` or `gone`. refused or unknown: the lease
     ///         runs on to its old deadline. unsent: nothing was sent; `errc::not_held`, or
     ///         `errc::expired` when the lease had ended before.
     /// Takes `timeout` at most, and not longer than the lease.
-    [[nodiscard]] Outcome renew() noexcept;
+    [[nodiscard]] Outcome renew() noexcept { return state_.renew(); }
 
     /// Gives the lock back: `owns_lock()` is false from the start of the call, whatever comes of it.
     /// @return yes: deleted. no: not the owner any more, `errc::taken` or `gone`. unknown, refused or
     ///         unsent: the key may be there until its ttl ends; calling again, or the destructor,
     ///         repeats the deletion. unsent with `errc::not_held`: there is nothing to give back.
     /// The outcome may be ignored, so that the guards of `std` work. Takes `timeout` at most.
-    Outcome unlock() noexcept;
+    Outcome unlock() noexcept { return state_.unlock(); }
 
     /// Hands the lease over without giving it back: the guard is empty, the key stays for whoever adopts
     /// it, and runs out if nobody does. @return no lease where none is held, or for want of memory
-    [[nodiscard]] Lease detach() noexcept;
+    [[nodiscard]] Lease detach() noexcept { return state_.detach(); }
 
-    void swap(LeaseLock& other) noexcept {
-        std::swap(backend_, other.backend_);
-        std::swap(record_, other.record_);
-    }
+    void swap(LeaseLock& other) noexcept { std::swap(state_, other.state_); }
     friend void swap(LeaseLock& a, LeaseLock& b) noexcept { a.swap(b); }
 
     /// Whether the lease can be relied on, now: false from the deadline on, with no network and no
@@ -190,25 +184,22 @@ public:
 
     /// When the lease ends, counted from before the send and less the margin; the clock's epoch when
     /// none is held.
-    [[nodiscard]] Deadline deadline() const noexcept {
-        return inert() ? Deadline{} : deadline_at(*record_, record_->runtime().now());
-    }
+    [[nodiscard]] Deadline deadline() const noexcept { return state_.deadline(now()); }
     /// What is left of the lease; zero when none is held.
     [[nodiscard]] LeaseClock::duration remaining() const noexcept {
-        if (inert()) return {};
-        const Deadline now = record_->runtime().now();
-        const Deadline end = deadline_at(*record_, now);
-        return end == Deadline{} ? LeaseClock::duration{} : end - now;
+        const Deadline at = now();
+        const Deadline end = state_.deadline(at);
+        return end == Deadline{} ? LeaseClock::duration{} : end - at;
     }
     /// The key; empty in a guard that was moved from.
     [[nodiscard]] std::string_view key() const noexcept {
-        return record_ ? record_->key() : std::string_view{};
+        return record() != nullptr ? record()->key() : std::string_view{};
     }
     /// How the last lease ended; none while it is held, and after it was given back in time. `max_hold`
     /// and `unkept` show from the moment at which they set the stop token, while the lease runs out.
     [[nodiscard]] Loss loss() const noexcept {
         (void)owns_lock();
-        return record_ ? record_->loss() : Loss::none;
+        return record() != nullptr ? record()->loss() : Loss::none;
     }
     /// Set when the lease is lost. With a renewer that is at the loss, at the deadline at the latest,
     /// and callbacks run on a thread of the renewer, where they may destroy the guard. Without one it is
@@ -217,54 +208,49 @@ public:
     /// memory: set already.
     [[nodiscard]] std::stop_token stop_token() const noexcept {
         (void)owns_lock();
-        return inert() ? Record::stopped_token() : record_->stop_token();
+        return state_.inert() ? Record::stopped_token() : record()->stop_token();
     }
     /// The fencing token of the lease, above all earlier ones of the key; 0 without fencing, or without
     /// a lease.
     [[nodiscard]] std::uint64_t fencing_token() const noexcept {
-        return owns_lock() ? record_->fencing_token : 0;
+        return owns_lock() ? record()->fencing_token : 0;
     }
 
 private:
     friend class Renewer<B>;
     using Record = detail::LeaseRecord;
-    using Trace = detail::Trace;
 
-    [[nodiscard]] bool inert() const noexcept { return !record_ || record_->foreign(); }
-    [[nodiscard]] detail::LeaseView view() const noexcept {
-        return {record_->key(), record_->value(), record_->fence_key(), record_->ttl()};
+    static Record::Handle make_record(B& backend, std::string_view key,
+                                      const options_type& options) {
+        (void)Record::stopped_token();
+        Record::Handle record = Record::make(detail::find_runtime(backend), key, options);
+        if (record) return record;
+#if LEASELOCK_EXCEPTIONS
+        throw std::bad_alloc{};
+#else
+        std::abort(); // as operator new does where exceptions are off
+#endif
     }
+    [[nodiscard]] Record* record() const noexcept { return state_.record(); }
+    [[nodiscard]] Deadline now() const noexcept {
+        return record() != nullptr ? record()->runtime().now() : Deadline{};
+    }
+#if LEASELOCK_EXCEPTIONS
     template <class Clock>
     [[nodiscard]] typename Clock::time_point now_of(Clock /*clock*/) const {
         return Clock::now();
     }
-    [[nodiscard]] Deadline now_of(LeaseClock /*clock*/) const noexcept {
-        return record_ ? record_->runtime().now() : LeaseClock::now();
-    }
+    [[nodiscard]] Deadline now_of(LeaseClock /*clock*/) const noexcept { return now(); }
 
-    static Deadline deadline_at(Record& record, Deadline now) noexcept;
-    static void announce_loss(Record& record) noexcept;
-    Outcome told(Verb verb, Deadline start, const Outcome& outcome) const noexcept {
-        record_->tell(verb, start, outcome);
-        return outcome;
+    /// Yes is true, no is false; all else throws.
+    bool require(const Outcome& outcome, Verb verb) const {
+        if (outcome || outcome.answer == Answer::no) return outcome.answer == Answer::yes;
+        throw Error{outcome, to_string(verb), key()};
     }
-    [[nodiscard]] Outcome begin_acquisition(Deadline start, Deadline until) noexcept;
-    [[nodiscard]] Outcome acquire(Deadline start, Deadline until,
-                                  std::optional<std::chrono::milliseconds>* holder_left) noexcept;
-    [[nodiscard]] Outcome adopt(const Lease& lease, Deadline start) noexcept;
-    [[nodiscard]] Outcome settle(detail::Attempt& attempt, Deadline end, Deadline until) noexcept;
-    [[nodiscard]] Outcome wait(LeaseClock::duration span, const std::stop_token& stop) noexcept;
-    Outcome clean_up(Deadline start, Deadline until) noexcept;
-    void forget() noexcept;
-#if LEASELOCK_EXCEPTIONS
-    bool require(const Outcome& outcome, Verb verb) const;
 #endif
 
-    B* backend_;
-    Record::Handle record_;
+    detail::GuardState<B> state_;
 };
 
 } // namespace LEASELOCK_ABI
 } // namespace leaselock
-
-#include <leaselock/lock/detail/lease_lock_verbs.hpp>

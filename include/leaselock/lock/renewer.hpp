@@ -75,8 +75,8 @@ private:
 template <class B>
 Outcome Renewer<B>::try_keep(LeaseLock<B>& lock, std::chrono::milliseconds max_hold) noexcept {
     if (process_ != runtime_.process()) return {Answer::unsent, errc::other_process};
-    if (!lock.owns_lock() || lock.record_->ending()) return {Answer::unsent, errc::not_held};
-    detail::LeaseRecord& record = *lock.record_;
+    if (!lock.owns_lock() || lock.record()->ending()) return {Answer::unsent, errc::not_held};
+    detail::LeaseRecord& record = *lock.record();
     if (record.keeper != nullptr) return {Answer::unsent, errc::already_kept};
     if (max_hold != std::chrono::milliseconds::zero() && max_hold < record.ttl()) {
         ServerText text{"max_hold is "};
@@ -86,7 +86,7 @@ Outcome Renewer<B>::try_keep(LeaseLock<B>& lock, std::chrono::milliseconds max_h
         return {Answer::unsent, errc::invalid_argument, text.append(" ms").view()};
     }
     if constexpr (!requires { requires B::is_shareable; }) {
-        if (lock.backend_ == &backend_) {
+        if (lock.state_.backend() == &backend_) {
             return {Answer::unsent, errc::invalid_argument,
                     "the renewer's connection is the guard's own, and may not be shared by threads"};
         }

@@ -40,7 +40,7 @@ public:
     /// @param seed of the random bytes. They repeat from run to run, so that two runtimes that talk to
     ///     one server need two seeds, or their tokens are the same.
     explicit ManualRuntime(std::uint64_t seed = 1) noexcept : random_state_(seed) {}
-    /// Joins what was not joined.
+    /// Joins what was not joined: declare it behind what its threads use.
     ~ManualRuntime();
     ManualRuntime(const ManualRuntime&) = delete;
     ManualRuntime& operator=(const ManualRuntime&) = delete;

@@ -28,13 +28,27 @@ TEST(Later, AddsWithinTheClockAndStopsAtItsEnds) {
         std::int64_t at, span, expected;
     };
     for (const Row& row : {
-             Row{5, 7, 12}, Row{5, -7, -2}, Row{5, 0, 5},
-             Row{top, 0, top}, Row{top, 1, top}, Row{top - 1, 1, top}, Row{top - 1, 2, top},
-             Row{0, top, top}, Row{1, top, top}, Row{-1, top, top - 1}, Row{top, top, top},
-             Row{bottom, 0, bottom}, Row{bottom, -1, bottom}, Row{bottom + 1, -1, bottom},
-             Row{bottom + 1, -2, bottom}, Row{0, bottom, bottom}, Row{-1, bottom, bottom},
-             Row{1, bottom, bottom + 1}, Row{bottom, bottom, bottom},
-             Row{top, bottom, -1}, Row{bottom, top, -1},
+             Row{5, 7, 12},
+             Row{5, -7, -2},
+             Row{5, 0, 5},
+             Row{top, 0, top},
+             Row{top, 1, top},
+             Row{top - 1, 1, top},
+             Row{top - 1, 2, top},
+             Row{0, top, top},
+             Row{1, top, top},
+             Row{-1, top, top - 1},
+             Row{top, top, top},
+             Row{bottom, 0, bottom},
+             Row{bottom, -1, bottom},
+             Row{bottom + 1, -1, bottom},
+             Row{bottom + 1, -2, bottom},
+             Row{0, bottom, bottom},
+             Row{-1, bottom, bottom},
+             Row{1, bottom, bottom + 1},
+             Row{bottom, bottom, bottom},
+             Row{top, bottom, -1},
+             Row{bottom, top, -1},
          }) {
         EXPECT_EQ(later(at(row.at), nanoseconds{row.span}), at(row.expected))
             << row.at << " + " << row.span;

@@ -19,7 +19,7 @@ static_assert(!std::is_error_code_enum_v<errc>); // a condition: compared by nam
 
 constexpr condition all_conditions[] = {
     condition::misuse,    condition::contention, condition::not_owner, condition::unreachable,
-    condition::not_ready, condition::denied,     condition::unusable};
+    condition::not_ready, condition::stopped,    condition::denied,    condition::unusable};
 
 /// What another shared object with a copy of the library would have.
 class Namesake final : public std::error_category {
@@ -79,6 +79,7 @@ TEST(Error, GroupsSayWhatIsToBeDone) {
     EXPECT_EQ(make_error_code(errc::gone), condition::not_owner);
     EXPECT_EQ(make_error_code(errc::timed_out), condition::unreachable);
     EXPECT_EQ(make_error_code(errc::loading), condition::not_ready);
+    EXPECT_EQ(make_error_code(errc::stopped), condition::stopped);
     EXPECT_EQ(make_error_code(errc::wrong_password), condition::denied);
     EXPECT_EQ(make_error_code(errc::protocol_error), condition::unusable);
 }

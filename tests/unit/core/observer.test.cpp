@@ -20,7 +20,8 @@ static_assert(noexcept(std::declval<leaselock::Observer&>().on_event(std::declva
 
 TEST(Observer, EveryVerbHasAName) {
     std::set<std::string_view> names;
-    for (const Verb v : {Verb::acquire, Verb::renew, Verb::release, Verb::clean_up}) {
+    for (const Verb v : {Verb::acquire, Verb::renew, Verb::release, Verb::clean_up, Verb::wait,
+                         Verb::adopt, Verb::lose}) {
         EXPECT_TRUE(names.insert(to_string(v)).second);
     }
     EXPECT_FALSE(names.contains("?"));
@@ -36,8 +37,9 @@ TEST(Observer, HearsAnEvent) {
         }
     } line;
     const leaselock::Outcome outcome{leaselock::Answer::yes};
-    const Event event{Verb::renew, "lock:a", outcome, std::chrono::milliseconds{1},
-                      std::chrono::seconds{9}, "worker-7", "01234567"};
+    const Event event{
+        Verb::renew, "lock:a",  outcome, std::chrono::milliseconds{1}, std::chrono::seconds{9},
+        "worker-7",  "01234567"};
     static_cast<leaselock::Observer&>(line).on_event(event);
     EXPECT_EQ(line.text, "renew lock:a yes 01234567");
 }

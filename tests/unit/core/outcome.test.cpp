@@ -43,8 +43,8 @@ TEST(Outcome, EveryAnswerAndLossHasAName) {
          {Answer::yes, Answer::no, Answer::refused, Answer::unsent, Answer::unknown}) {
         EXPECT_TRUE(names.insert(to_string(a)).second);
     }
-    for (const Loss l : {Loss::none, Loss::taken, Loss::gone, Loss::expired, Loss::max_hold,
-                         Loss::unkept}) {
+    for (const Loss l :
+         {Loss::none, Loss::taken, Loss::gone, Loss::expired, Loss::max_hold, Loss::unkept}) {
         EXPECT_TRUE(names.insert(to_string(l)).second);
     }
     EXPECT_FALSE(names.contains("?"));

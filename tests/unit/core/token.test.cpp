@@ -62,6 +62,7 @@ TEST(Token, WritesTheBytesOfTheRuntimeInOrder) {
             return {};
         }
         void join(leaselock::ThreadHandle) noexcept override {}
+        void detach(leaselock::ThreadHandle) noexcept override {}
     } counting;
     EXPECT_EQ(draw(counting), "000102030405060708090a0b0c0d0ef0");
 }

@@ -172,8 +172,9 @@ TEST(Refusals, PrefixesAreWholeWordsAndUnique) {
     std::set<std::string_view> seen;
     for (const leaselock::RefusalRow& row : leaselock::refusal_rows) {
         EXPECT_TRUE(seen.insert(row.prefix).second) << row.prefix;
+        if (row.prefix == "ERR max number of clients + cluster connections reached") continue;
         const std::string longer = std::string{row.prefix} + "x";
-        EXPECT_NE(cause_of(longer), row.cause) << longer;
+        EXPECT_EQ(cause_of(longer), errc::server_error) << longer;
     }
 }
 
@@ -235,8 +236,8 @@ TEST(ClassifyCompare, OneZeroMinusOne) {
     EXPECT_EQ(classify(integer(0)).cause, errc::taken);
     EXPECT_EQ(classify(integer(-1)).answer, Answer::no);
     EXPECT_EQ(classify(integer(-1)).cause, errc::gone);
-    for (const Reply& reply : {integer(2), integer(-2), nil(), text(Reply::string, "1"),
-                               text(Reply::status, "OK")}) {
+    for (const Reply& reply :
+         {integer(2), integer(-2), nil(), text(Reply::string, "1"), text(Reply::status, "OK")}) {
         EXPECT_EQ(classify(reply).answer, Answer::unknown);
         EXPECT_EQ(classify(reply).cause, errc::protocol_error);
     }
@@ -249,9 +250,9 @@ TEST(ClassifyCompare, NamesThePermissionsThatAreMissing) {
     EXPECT_EQ(outcome.cause, errc::script_not_permitted);
     EXPECT_TRUE(outcome.text.view().ends_with("(the script needs +evalsha +eval +getex +del)"))
         << outcome.text.view();
-    const Outcome noperm = classify_compare(
-        error("NOPERM this user has no permissions to run the 'evalsha' command"),
-        scripts::compare_and_expire);
+    const Outcome noperm =
+        classify_compare(error("NOPERM this user has no permissions to run the 'evalsha' command"),
+                         scripts::compare_and_expire);
     EXPECT_TRUE(noperm.text.view().ends_with("+getex +pexpire)")) << noperm.text.view();
 }
 
@@ -280,16 +281,16 @@ TEST(ClassifyFence, NotOwnerAndNonsense) {
 
 TEST(Waiting, CuresContentionAndTroubleOnTheWayAlone) {
     using leaselock::may_pass_by_waiting;
-    for (const errc e : {errc::busy, errc::timed_out, errc::connection_lost, errc::loading,
-                         errc::script_running, errc::cluster_down, errc::try_again, errc::moved,
-                         errc::read_only, errc::too_few_replicas, errc::too_many_clients,
-                         errc::out_of_memory, errc::no_address}) {
+    for (const errc e :
+         {errc::busy, errc::timed_out, errc::connection_lost, errc::loading, errc::script_running,
+          errc::cluster_down, errc::try_again, errc::moved, errc::read_only, errc::too_few_replicas,
+          errc::too_many_clients, errc::out_of_memory, errc::no_address, errc::server_error}) {
         EXPECT_TRUE(may_pass_by_waiting(make_error_code(e))) << make_error_code(e).message();
     }
-    for (const errc e : {errc::not_authenticated, errc::wrong_password, errc::no_permission,
-                         errc::script_not_permitted, errc::syntax, errc::invalid_argument,
-                         errc::cross_slot, errc::unknown_command, errc::protocol_error,
-                         errc::fence_corrupt, errc::server_error}) {
+    for (const errc e :
+         {errc::not_authenticated, errc::wrong_password, errc::no_permission,
+          errc::script_not_permitted, errc::syntax, errc::invalid_argument, errc::cross_slot,
+          errc::unknown_command, errc::protocol_error, errc::fence_corrupt, errc::stopped}) {
         EXPECT_FALSE(may_pass_by_waiting(make_error_code(e))) << make_error_code(e).message();
     }
     EXPECT_TRUE(may_pass_by_waiting(std::make_error_code(std::errc::connection_refused)));

@@ -33,10 +33,21 @@ TEST(Key, HashTagIsBetweenTheFirstBraceAndTheNextClosingOne) {
         std::string_view key, tag;
     };
     for (const Row& row : {
-             Row{"", ""}, Row{"a", ""}, Row{"x{y}z", "y"}, Row{"{}a", ""}, Row{"a}b{", ""},
-             Row{"{user1000}.following", "user1000"}, Row{"foo{}{bar}", ""},
-             Row{"foo{{bar}}zap", "{bar"}, Row{"foo{bar}{zap}", "bar"}, Row{"}{x}", "x"},
-             Row{"{", ""}, Row{"}", ""}, Row{"{}", ""}, Row{"{x", ""}, Row{"a{\0}b"sv, "\0"sv},
+             Row{"", ""},
+             Row{"a", ""},
+             Row{"x{y}z", "y"},
+             Row{"{}a", ""},
+             Row{"a}b{", ""},
+             Row{"{user1000}.following", "user1000"},
+             Row{"foo{}{bar}", ""},
+             Row{"foo{{bar}}zap", "{bar"},
+             Row{"foo{bar}{zap}", "bar"},
+             Row{"}{x}", "x"},
+             Row{"{", ""},
+             Row{"}", ""},
+             Row{"{}", ""},
+             Row{"{x", ""},
+             Row{"a{\0}b"sv, "\0"sv},
          }) {
         EXPECT_EQ(hash_tag(row.key), row.tag) << row.key;
     }
@@ -48,9 +59,15 @@ TEST(Key, SlotsAreThoseOfRedis) { // CLUSTER KEYSLOT of Redis 7.0
         std::uint16_t slot;
     };
     for (const Row& row : {
-             Row{"", 0}, Row{"foo", 12182}, Row{"123456789", 12739}, Row{"somekey", 11058},
-             Row{"foo{hash_tag}", 2515}, Row{"bar{hash_tag}", 2515}, Row{"hash_tag", 2515},
-             Row{"user1000", 3443}, Row{"{user1000}.following", 3443},
+             Row{"", 0},
+             Row{"foo", 12182},
+             Row{"123456789", 12739},
+             Row{"somekey", 11058},
+             Row{"foo{hash_tag}", 2515},
+             Row{"bar{hash_tag}", 2515},
+             Row{"hash_tag", 2515},
+             Row{"user1000", 3443},
+             Row{"{user1000}.following", 3443},
              Row{"{user1000}.followers", 3443},
          }) {
         EXPECT_EQ(hash_slot(row.key), row.slot) << row.key;

@@ -87,11 +87,13 @@ TEST(NextStep, Table) {
         bool lacks_getex, lacks_evalsha;
         ScriptStep step;
     };
-    constexpr std::string_view no_evalsha = "ERR unknown command 'EVALSHA', with args beginning with: ";
+    constexpr std::string_view no_evalsha =
+        "ERR unknown command 'EVALSHA', with args beginning with: ";
     constexpr std::string_view noperm =
         "NOPERM this user has no permissions to run the 'evalsha' command";
-    constexpr std::string_view no_getex = "ERR Unknown Redis command called from script script: x, on "
-                                          "@user_script:1.";
+    constexpr std::string_view no_getex =
+        "ERR Unknown Redis command called from script script: x, on "
+        "@user_script:1.";
     for (const Row& row : {
              Row{"NOSCRIPT No matching script. Please use EVAL.", false, false,
                  ScriptStep::send_text},
@@ -114,18 +116,28 @@ TEST(NextStep, Table) {
         Dialect dialect;
         if (row.lacks_getex) dialect.set_lacks_getex();
         if (row.lacks_evalsha) dialect.set_lacks_evalsha();
-        EXPECT_EQ(next_step(error(row.line), dialect), row.step) << row.line;
+        ScriptCall call{scripts::compare_and_delete, "k", {}, {"v"}};
+        (void)call.command(dialect);
+        EXPECT_EQ(next_step(error(row.line), call), row.step) << row.line;
     }
 }
 
+TEST(NextStep, AnEvalIsNotAnsweredByAnother) {
+    ScriptCall call{scripts::compare_and_delete, "k", {}, {"v"}};
+    (void)call.command(Dialect{}, true);
+    EXPECT_EQ(next_step(error("NOSCRIPT No matching script. Please use EVAL."), call),
+              ScriptStep::done);
+}
+
 TEST(NextStep, AnythingButAnErrorIsFinal) {
+    const ScriptCall call{scripts::compare_and_delete, "k", {}, {"v"}};
     Reply reply;
     reply.set_integer(1);
-    EXPECT_EQ(next_step(reply, {}), ScriptStep::done);
+    EXPECT_EQ(next_step(reply, call), ScriptStep::done);
     reply.set_unknown(make_error_code(leaselock::errc::timed_out));
-    EXPECT_EQ(next_step(reply, {}), ScriptStep::done);
+    EXPECT_EQ(next_step(reply, call), ScriptStep::done);
     reply.set_text(Reply::string, "NOSCRIPT");
-    EXPECT_EQ(next_step(reply, {}), ScriptStep::done);
+    EXPECT_EQ(next_step(reply, call), ScriptStep::done);
 }
 
 TEST_F(ScriptCalls, S7_ATextIsSentOnceThenItsSha) {

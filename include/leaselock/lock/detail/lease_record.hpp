@@ -38,18 +38,6 @@ enum class Trace : std::uint8_t {
 /// Where the signal of a kept lease's loss stands; the renewer's mutex guards it.
 enum class Signal : std::uint8_t { none, queued, running };
 
-constexpr errc cause_of(Loss loss) noexcept {
-    switch (loss) {
-    case Loss::taken: return errc::taken;
-    case Loss::gone: return errc::gone;
-    case Loss::max_hold: return errc::held_too_long;
-    case Loss::unkept: return errc::unkept;
-    case Loss::none:
-    case Loss::expired: break;
-    }
-    return errc::expired;
-}
-
 /// The state of one guard: one block of memory with key, value and fence key behind it, made with
 /// the guard and reused by its acquisitions.
 ///

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 
 #include <leaselock/core/config.hpp>
-#include <leaselock/core/detail/linux.hpp>
 #include <leaselock/core/lease_clock.hpp>
 #include <leaselock/core/runtime.hpp>
 
@@ -83,7 +82,7 @@ public:
     /// lines up.
     static Lineup* of_this_process() noexcept {
         static std::atomic<Lineup*> current{nullptr};
-        const ProcessId process = process_identity();
+        const ProcessId process = system_runtime().process();
         Lineup* lineup = current.load(std::memory_order_acquire);
         while (lineup == nullptr || lineup->process_ != process) {
             auto* const fresh = new (std::nothrow) Lineup{process};

@@ -6,65 +6,98 @@
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/core/runtime.hpp>
 #include <leaselock/core/token.hpp>
-#include <leaselock/lock/detail/backoff.hpp>
-#include <leaselock/lock/detail/lineup.hpp>
+#include <leaselock/lock/detail/lease_record.hpp>
 #include <leaselock/lock/detail/verbs.hpp>
-#include <leaselock/lock/lease_lock.hpp>
-#include <leaselock/redis/classify.hpp>
+#include <leaselock/lock/detail/wait.hpp>
+#include <leaselock/lock/lease.hpp>
+#include <leaselock/lock/options.hpp>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdint>
-#include <cstdlib>
 #include <new>
 #include <optional>
-#include <span>
 #include <stop_token>
 #include <string>
 #include <system_error>
 #include <utility>
 
-/// What the verbs of the guard do; what they promise stands with their declarations.
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
+namespace detail {
 
+/// What a guard does, behind what it promises: the verbs on one record over one backend. The promises
+/// stand with `LeaseLock`, whose members these are, one to one.
 template <class B>
-LeaseLock<B>::LeaseLock(B& backend, std::string_view key,
-                        const typename detail::OptionsOf<B>::type& options,
-                        std::defer_lock_t /*tag*/)
-    : backend_(&backend), record_(Record::make(detail::find_runtime(backend), key, options)) {
-    (void)Record::stopped_token();
-    if (!record_) {
-#if LEASELOCK_EXCEPTIONS
-        throw std::bad_alloc{};
-#else
-        std::abort(); // as operator new does where exceptions are off
-#endif
+class GuardState {
+public:
+    using Record = LeaseRecord;
+
+    GuardState(B& backend, Record::Handle record) noexcept
+        : backend_(&backend), record_(std::move(record)) {}
+
+    /// Whether there is nothing that this process may do with it: moved from, or forked off.
+    [[nodiscard]] bool inert() const noexcept { return !record_ || record_->foreign(); }
+    [[nodiscard]] Record* record() const noexcept { return record_.get(); }
+    [[nodiscard]] const B* backend() const noexcept { return backend_; }
+
+    [[nodiscard]] Outcome try_acquire() noexcept;
+    [[nodiscard]] Outcome try_adopt(const Lease& lease) noexcept;
+    [[nodiscard]] Outcome wait(LeaseClock::duration span, const std::stop_token& stop) noexcept;
+    [[nodiscard]] Outcome renew() noexcept;
+    [[nodiscard]] Outcome unlock() noexcept;
+    [[nodiscard]] Lease detach() noexcept;
+    /// What a destructor does.
+    void end() noexcept;
+
+    /// The end of the lease; the clock's epoch where none is held at `now`.
+    [[nodiscard]] Deadline deadline(Deadline now) const noexcept {
+        return inert() ? Deadline{} : deadline_at(*record_, now);
     }
-}
+
+private:
+    [[nodiscard]] LeaseView view() const noexcept {
+        return {record_->key(), record_->value(), record_->fence_key(), record_->ttl()};
+    }
+    static Deadline deadline_at(Record& record, Deadline now) noexcept;
+    static void announce_loss(Record& record) noexcept;
+    [[nodiscard]] Outcome told(Verb verb, Deadline start, const Outcome& outcome) const noexcept {
+        record_->tell(verb, start, outcome);
+        return outcome;
+    }
+    [[nodiscard]] Outcome begin_acquisition(Deadline start, Deadline until) noexcept;
+    [[nodiscard]] Outcome acquire(Deadline start, Deadline until,
+                                  std::optional<std::chrono::milliseconds>* holder_left) noexcept;
+    [[nodiscard]] Outcome adopt(const Lease& lease, Deadline start) noexcept;
+    [[nodiscard]] Outcome settle(Attempt& attempt, Deadline end, Deadline until) noexcept;
+    [[nodiscard]] Outcome clean_up(Deadline start, Deadline until) noexcept;
+    void forget() noexcept;
+
+    B* backend_;
+    Record::Handle record_;
+};
 
 template <class B>
-void LeaseLock<B>::announce_loss(Record& record) noexcept {
+void GuardState<B>::announce_loss(Record& record) noexcept {
     record.tell_loss();
     if (record.keeper == nullptr) record.request_stop(); // else the renewer does: it watches too
 }
 
 /// The deadline, or the epoch when the lease has ended by `now`; whoever finds it passed says so.
 template <class B>
-Deadline LeaseLock<B>::deadline_at(Record& record, Deadline now) noexcept {
+Deadline GuardState<B>::deadline_at(Record& record, Deadline now) noexcept {
     if (record.expire(now) && !record.ending()) announce_loss(record);
     return record.deadline();
 }
 
 template <class B>
-void LeaseLock<B>::forget() noexcept {
+void GuardState<B>::forget() noexcept {
     if (record_->keeper == nullptr) return;
     record_->keeper->forget(*record_);
     std::exchange(record_->keeper, nullptr)->release();
 }
 
 template <class B>
-Outcome LeaseLock<B>::try_acquire() noexcept {
+Outcome GuardState<B>::try_acquire() noexcept {
     if (!record_) return {Answer::unsent, errc::invalid_argument, "the guard was moved from"};
     if (record_->foreign()) return {Answer::unsent, errc::other_process};
     const Deadline start = record_->runtime().now();
@@ -73,9 +106,9 @@ Outcome LeaseLock<B>::try_acquire() noexcept {
 
 /// What comes before every SET and every swap. @return yes: a token has been drawn
 template <class B>
-Outcome LeaseLock<B>::begin_acquisition(Deadline start, Deadline until) noexcept {
+Outcome GuardState<B>::begin_acquisition(Deadline start, Deadline until) noexcept {
     if (deadline_at(*record_, start) != Deadline{}) return {Answer::unsent, errc::already_held};
-    if (record_->flaw() != detail::Flaw::none) {
+    if (record_->flaw() != Flaw::none) {
         return {Answer::unsent, errc::invalid_argument,
                 describe(record_->flaw(), record_->ttl(), record_->margin()).view()};
     }
@@ -89,7 +122,7 @@ Outcome LeaseLock<B>::begin_acquisition(Deadline start, Deadline until) noexcept
         }
     }
     if (record_->shared()) { // a renewal of the last lease is still on its way
-        typename Record::Handle next = record_->renewed();
+        Record::Handle next = record_->renewed();
         if (!next) return {Answer::unsent, std::make_error_code(std::errc::not_enough_memory)};
         record_ = std::move(next);
     }
@@ -103,7 +136,7 @@ Outcome LeaseLock<B>::begin_acquisition(Deadline start, Deadline until) noexcept
 
 template <class B>
 Outcome
-LeaseLock<B>::acquire(Deadline start, Deadline until,
+GuardState<B>::acquire(Deadline start, Deadline until,
                       std::optional<std::chrono::milliseconds>* holder_left) noexcept {
     if (Outcome ready = begin_acquisition(start, until); !ready) return ready;
     Record& record = *record_;
@@ -111,14 +144,14 @@ LeaseLock<B>::acquire(Deadline start, Deadline until,
     const Deadline end = lease_deadline(before_send, record.ttl(), record.margin());
     // an answer behind the deadline of the lease is worth nothing
     const Deadline by = std::min({later(start, record.timeout()), end, until});
-    detail::Attempt attempt = detail::Verbs<B>::acquire(*backend_, record.dialect(), view(),
+    Attempt attempt = Verbs<B>::acquire(*backend_, record.dialect(), view(),
                                                         holder_left != nullptr, by);
     if (holder_left != nullptr) *holder_left = attempt.holder_left;
     return settle(attempt, end, until);
 }
 
 template <class B>
-Outcome LeaseLock<B>::try_adopt(const Lease& lease) noexcept {
+Outcome GuardState<B>::try_adopt(const Lease& lease) noexcept {
     if (!record_) return {Answer::unsent, errc::invalid_argument, "the guard was moved from"};
     if (record_->foreign()) return {Answer::unsent, errc::other_process};
     const Deadline start = record_->runtime().now();
@@ -126,9 +159,9 @@ Outcome LeaseLock<B>::try_adopt(const Lease& lease) noexcept {
 }
 
 template <class B>
-Outcome LeaseLock<B>::adopt(const Lease& lease, Deadline start) noexcept {
+Outcome GuardState<B>::adopt(const Lease& lease, Deadline start) noexcept {
     if (!lease) return {Answer::unsent, errc::invalid_argument, "there is no lease to adopt"};
-    if (lease.key() != key()) {
+    if (lease.key() != record_->key()) {
         return {Answer::unsent, errc::invalid_argument, "the lease is of another key"};
     }
     if (Outcome ready = begin_acquisition(start, Deadline::max()); !ready) return ready;
@@ -137,9 +170,9 @@ Outcome LeaseLock<B>::adopt(const Lease& lease, Deadline start) noexcept {
     const Deadline end = lease_deadline(before_send, record.ttl(), record.margin());
     const Deadline by = std::min(later(start, record.timeout()), end);
     const auto swap = [&] {
-        return detail::Verbs<B>::adopt(*backend_, record.dialect(), view(), lease.value(), by);
+        return Verbs<B>::adopt(*backend_, record.dialect(), view(), lease.value(), by);
     };
-    detail::Attempt attempt = swap();
+    Attempt attempt = swap();
     // safe to repeat: a swap that did happen takes its own value for the old one
     if (attempt.set == Answer::unknown && record.runtime().now() < by) attempt = swap();
     return settle(attempt, end, Deadline::max());
@@ -147,7 +180,7 @@ Outcome LeaseLock<B>::adopt(const Lease& lease, Deadline start) noexcept {
 
 /// What an attempt comes to, in the light of the time at which its answer was read.
 template <class B>
-Outcome LeaseLock<B>::settle(detail::Attempt& attempt, Deadline end, Deadline until) noexcept {
+Outcome GuardState<B>::settle(Attempt& attempt, Deadline end, Deadline until) noexcept {
     Record& record = *record_;
     const Deadline now = record.runtime().now();
     if (attempt.outcome && now < end) {
@@ -173,57 +206,36 @@ Outcome LeaseLock<B>::settle(detail::Attempt& attempt, Deadline end, Deadline un
 /// Deletes, by its token, what may be left of it; until that is answered the trace remains. Where the
 /// caller's time is over it is written without waiting for the answer.
 template <class B>
-Outcome LeaseLock<B>::clean_up(Deadline start, Deadline until) noexcept {
+Outcome GuardState<B>::clean_up(Deadline start, Deadline until) noexcept {
     Record& record = *record_;
     const Deadline by = std::min(later(start, record.timeout()), std::max(start, until));
     const Outcome outcome =
-        detail::Verbs<B>::clean_up(*backend_, record.dialect(), view(), by);
+        Verbs<B>::clean_up(*backend_, record.dialect(), view(), by);
     if (outcome.answer == Answer::yes || outcome.answer == Answer::no) record.trace = Trace::none;
     return told(Verb::clean_up, start, outcome);
 }
 
 template <class B>
-Outcome LeaseLock<B>::wait(LeaseClock::duration span, const std::stop_token& stop) noexcept {
+Outcome GuardState<B>::wait(LeaseClock::duration span, const std::stop_token& stop) noexcept {
     if (inert() || span <= LeaseClock::duration::zero()) return try_acquire();
-    Runtime& runtime = record_->runtime();
-    const Deadline start = runtime.now();
+    const Deadline start = record_->runtime().now();
     const Deadline until = later(start, span);
-    Outcome outcome{Answer::unsent, errc::stopped};
-    const auto end_as = [&](bool stopped) {
-        if (stopped) outcome.cause = make_error_code(errc::stopped);
-        return told(Verb::wait, start, outcome);
-    };
-    detail::Sleeper sleeper{runtime, stop};
-    if (sleeper.stopped()) return end_as(true);
-
-    // Whoever is not at the head of the line when time runs out makes its one attempt all the same.
-    std::optional<detail::InLine> line;
-    std::chrono::nanoseconds lead = std::min(span / 4, LeaseClock::duration{std::chrono::milliseconds{5}});
-    if constexpr (requires { requires B::is_shareable; }) {
-        line.emplace(backend_, key(), sleeper);
-        if (!line->await_turn(later(until, -lead)) && sleeper.stopped()) return end_as(true);
-    }
-    for (unsigned failed = 1;; ++failed) {
-        std::optional<std::chrono::milliseconds> holder_left;
-        const Deadline attempt = runtime.now();
-        outcome = told(Verb::acquire, attempt, acquire(attempt, until, &holder_left));
-        if (outcome || !may_pass_by_waiting(outcome.cause)) return end_as(false);
-
-        const Deadline now = runtime.now();
-        lead = detail::last_lead(now - attempt);
-        std::uint64_t random = 0;
-        (void)runtime.fill_random(std::as_writable_bytes(std::span{&random, 1}));
-        const auto pause =
-            detail::backoff(record_->wait_floor(), record_->wait_cap(), failed, random);
-        const std::optional<Deadline> next =
-            detail::next_attempt(now, pause, holder_left, until, lead);
-        if (!sleeper.sleep_until(next.value_or(until))) return end_as(true);
-        if (!next) return end_as(false);
-    }
+    constexpr bool lines_up = requires { requires B::is_shareable; };
+    const Wait wait{.runtime = record_->runtime(),
+                    .floor = record_->wait_floor(),
+                    .cap = record_->wait_cap(),
+                    .until = until,
+                    .backend = lines_up ? backend_ : nullptr,
+                    .key = record_->key()};
+    const Outcome outcome = wait.run(stop, [&](auto* holder_left) noexcept {
+        const Deadline attempt = record_->runtime().now();
+        return told(Verb::acquire, attempt, acquire(attempt, until, holder_left));
+    });
+    return told(Verb::wait, start, outcome);
 }
 
 template <class B>
-Outcome LeaseLock<B>::renew() noexcept {
+Outcome GuardState<B>::renew() noexcept {
     if (!record_) return {Answer::unsent, errc::not_held};
     Record& record = *record_;
     if (record.foreign()) return {Answer::unsent, errc::other_process};
@@ -235,7 +247,7 @@ Outcome LeaseLock<B>::renew() noexcept {
                     {Answer::unsent, ended ? errc::expired : errc::not_held});
     }
     Outcome outcome =
-        detail::Verbs<B>::renew(*backend_, record.dialect(), view(),
+        Verbs<B>::renew(*backend_, record.dialect(), view(),
                                 std::min(later(before_send, record.timeout()), end));
     const Deadline now = record.runtime().now();
     if (outcome) {
@@ -248,12 +260,12 @@ Outcome LeaseLock<B>::renew() noexcept {
     const bool first = lost && record.lose(outcome.cause == errc::taken ? Loss::taken : Loss::gone);
     record.tell(Verb::renew, before_send, outcome);
     if (first && !record.ending()) announce_loss(record);
-    else if (!lost) (void)deadline_at(record, now);
+    if (!lost) (void)deadline_at(record, now);
     return outcome;
 }
 
 template <class B>
-Outcome LeaseLock<B>::unlock() noexcept {
+Outcome GuardState<B>::unlock() noexcept {
     if (!record_) return {Answer::unsent, errc::not_held};
     Record& record = *record_;
     if (record.foreign()) return {Answer::unsent, errc::other_process};
@@ -266,7 +278,7 @@ Outcome LeaseLock<B>::unlock() noexcept {
     }
     if (record.trace == Trace::ghost) return clean_up(start, Deadline::max());
 
-    Outcome outcome = detail::Verbs<B>::release(*backend_, record.dialect(), view(),
+    Outcome outcome = Verbs<B>::release(*backend_, record.dialect(), view(),
                                                 later(start, record.timeout()));
     record.trace = Trace::released;
     if (outcome.answer == Answer::yes || outcome.answer == Answer::no) {
@@ -280,8 +292,8 @@ Outcome LeaseLock<B>::unlock() noexcept {
 }
 
 template <class B>
-Lease LeaseLock<B>::detach() noexcept {
-    if (!owns_lock()) return {};
+Lease GuardState<B>::detach() noexcept {
+    if (inert() || deadline(record_->runtime().now()) == Deadline{}) return {};
     Record& record = *record_;
 #if LEASELOCK_EXCEPTIONS
     try {
@@ -298,15 +310,13 @@ Lease LeaseLock<B>::detach() noexcept {
 #endif
 }
 
-#if LEASELOCK_EXCEPTIONS
-/// Yes is true, no is false; all else throws.
 template <class B>
-bool LeaseLock<B>::require(const Outcome& outcome, Verb verb) const {
-    if (outcome) return true;
-    if (outcome.answer == Answer::no) return false;
-    throw Error{outcome, to_string(verb), key()};
+void GuardState<B>::end() noexcept {
+    if (inert()) return;
+    forget();
+    if (record_->trace != Trace::none) (void)unlock();
 }
-#endif
 
+} // namespace detail
 } // namespace LEASELOCK_ABI
 } // namespace leaselock

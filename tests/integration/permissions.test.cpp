@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: MIT
+// What a user of the server must be permitted: exactly what the README says, no more and no less.
+#include "story.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+using namespace leaselock;
+using namespace leaselock::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Rules = std::vector<std::string>;
+
+const std::string key = "lock:order:1001";
+
+Rules split(const std::string& line) {
+    std::istringstream words{line};
+    Rules rules;
+    for (std::string word; words >> word;) {
+        rules.push_back(word);
+    }
+    return rules;
+}
+
+Rules operator+(Rules a, const Rules& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+}
+
+Rules without(Rules rules, const std::string& rule) {
+    const auto end = std::remove(rules.begin(), rules.end(), rule);
+    if (end == rules.end()) {
+        throw std::runtime_error("there is no " + rule + " to be taken away");
+    }
+    rules.erase(end, rules.end());
+    return rules;
+}
+
+/// The lines of the README's block, each under the first words of its comment.
+std::map<std::string, Rules> readme_rules() {
+    const std::string path = LEASELOCK_SOURCE_DIR "/README.md";
+    std::ifstream file{path};
+    std::map<std::string, Rules> found;
+    std::string name;
+    bool inside = false;
+    for (std::string line; std::getline(file, line);) {
+        if (line == "```acl") {
+            inside = true;
+        } else if (line.starts_with("```")) {
+            inside = false;
+        } else if (inside && line.starts_with("# ")) {
+            name = line.substr(2, line.find(',') - 2);
+        } else if (inside && !line.empty()) {
+            found[name] = split(line);
+        }
+    }
+    return found;
+}
+
+const Rules& rules_for(const std::string& name) {
+    static const auto all = readme_rules();
+    const auto found = all.find(name);
+    if (found == all.end()) {
+        throw std::runtime_error("no permissions for '" + name + "' in the README");
+    }
+    return found->second;
+}
+
+/// A server with one user who may do nothing but what the rules say.
+class GuardedServer {
+public:
+    explicit GuardedServer(const Rules& rules, std::vector<std::string> arguments = {})
+        : server_{std::move(arguments)}, outside{server_.client()} {
+        outside.expect_ok(Rules{"ACL", "SETUSER", "worker", "reset", "on", ">pass"} + rules);
+    }
+
+    [[nodiscard]] std::string url(const std::string& path = {}) const {
+        return "redis://worker:pass@127.0.0.1:" + std::to_string(server_.port()) + path +
+               "?connect_timeout=20s";
+    }
+
+private:
+    RedisServer server_;
+
+public:
+    RawClient outside;
+};
+
+const Options fenced{.ttl = 60s, .fencing = true, .owner = "me", .timeout = 20s};
+
+/// Denied, surely not done, and the words name what is missing.
+void check_denied(const Outcome& outcome, const std::string& named) {
+    INFO(words_of(outcome));
+    CHECK(said(outcome.answer) == said(Answer::refused));
+    CHECK(outcome.cause == condition::denied);
+    CHECK(has(words_of(outcome), named));
+}
+
+} // namespace
+
+TEST_CASE("S17: the README's permissions for a lock are enough for all that is done with one") {
+    GuardedServer server{rules_for("lock")};
+    HiredisConnection redis{server.url()};
+    for (const bool cached : {false, true}) {
+        INFO(cached);
+        Lock lock{redis, key, {.ttl = 60s, .owner = "me", .timeout = 20s}, std::defer_lock};
+        REQUIRE(said(lock.try_acquire()) == said(Answer::yes));
+        CHECK(said(lock.renew()) == said(Answer::yes));
+        CHECK(said(lock.unlock()) == said(Answer::yes));
+        server.outside.expect_ok({"SET", key, "somebody"});
+        CHECK(said(lock.try_acquire()) == said(Answer::no, errc::busy));
+        server.outside.integer({"DEL", key});
+    }
+    Lock elsewhere{redis, "elsewhere:a", patient, std::defer_lock};
+    const Outcome outcome = elsewhere.try_acquire();
+    CHECK(said(outcome) == said(Answer::refused, errc::no_permission));
+    CHECK_FALSE(server.outside.exists("elsewhere:a"));
+}
+
+TEST_CASE("S17: each permission for a lock that is missing shows in the verb that needs it") {
+    const Rules rules = rules_for("lock");
+    std::vector<std::string> permissions;
+    std::copy_if(rules.begin(), rules.end(), std::back_inserter(permissions),
+                 [](const std::string& rule) { return rule.starts_with('+'); });
+    std::sort(permissions.begin(), permissions.end());
+    CHECK(permissions ==
+          std::vector<std::string>{"+del", "+eval", "+evalsha", "+getex", "+pexpire", "+set"});
+
+    for (const std::string& missing : permissions) {
+        INFO(missing);
+        GuardedServer server{without(rules, missing)};
+        HiredisConnection redis{server.url()};
+        Lock lock{redis, key, patient, std::defer_lock};
+        const Outcome acquired = lock.try_acquire();
+        if (missing == "+set") {
+            check_denied(acquired, "'set'");
+            CHECK_FALSE(server.outside.exists(key));
+            continue;
+        }
+        REQUIRE(said(acquired) == said(Answer::yes));
+
+        const bool renews = missing == "+del" || missing == "+evalsha";
+        const Outcome renewed = lock.renew();
+        if (renews) {
+            CHECK(said(renewed) == said(Answer::yes));
+        } else {
+            check_denied(renewed, missing);
+        }
+        CHECK(lock.owns_lock());
+
+        const bool releases = missing == "+pexpire" || missing == "+evalsha";
+        const Outcome released = lock.unlock();
+        if (releases) {
+            CHECK(said(released) == said(Answer::yes));
+            CHECK_FALSE(server.outside.exists(key));
+        } else {
+            check_denied(released, missing);
+            CHECK(server.outside.exists(key));
+            CHECK_FALSE(may_pass_by_waiting(released.cause));
+        }
+    }
+}
+
+TEST_CASE("S17: the README's permissions for fencing are enough, and each of them is needed") {
+    const Rules rules = rules_for("lock") + rules_for("fencing");
+    {
+        GuardedServer server{rules};
+        HiredisConnection redis{server.url()};
+        for (int i = 0; i < 2; ++i) {
+            Lock lock{redis, key, fenced, std::defer_lock};
+            REQUIRE(said(lock.try_acquire()) == said(Answer::yes));
+            CHECK(lock.fencing_token() > 0);
+            CHECK(said(lock.renew()) == said(Answer::yes));
+            CHECK(said(lock.unlock()) == said(Answer::yes));
+        }
+    }
+    for (const std::string& missing : rules_for("fencing")) {
+        INFO(missing);
+        GuardedServer server{without(rules, missing)};
+        HiredisConnection redis{server.url()};
+        Lock lock{redis, key, fenced, std::defer_lock};
+        check_denied(lock.try_acquire(), missing);
+        CHECK_FALSE(lock.owns_lock());
+        CHECK_FALSE(server.outside.exists(key)); // given back
+    }
+    { // the counter's own key
+        GuardedServer server{without(rules, "~{lock:*")};
+        HiredisConnection redis{server.url()};
+        Lock lock{redis, key, fenced, std::defer_lock};
+        const Outcome outcome = lock.try_acquire();
+        CHECK(said(outcome.answer) == said(Answer::refused));
+        CHECK(outcome.cause == condition::denied);
+        CHECK_FALSE(server.outside.exists(key));
+    }
+}
+
+TEST_CASE("S17: the README's permissions for inspection are enough, and each of them is needed") {
+    const Rules rules = rules_for("inspect");
+    {
+        GuardedServer server{rules};
+        HiredisConnection redis{server.url()};
+        server.outside.expect_ok({"SET", key, std::string(32, 'a') + ":me", "PX", "60000"});
+        const Inspection seen = inspect(redis, key, 20s);
+        CHECK(said(seen.outcome) == said(Answer::yes));
+        CHECK(seen.state == Inspection::State::held);
+        CHECK(seen.owner.view() == "me");
+    }
+    { // added to those for a lock
+        Rules both = rules_for("lock");
+        std::copy_if(rules.begin(), rules.end(), std::back_inserter(both),
+                     [](const std::string& rule) { return rule.starts_with('+'); });
+        GuardedServer server{both};
+        HiredisConnection redis{server.url()};
+        LeaseLock lock{redis, key, {.ttl = 60s, .owner = "me", .timeout = 20s}};
+        REQUIRE(lock);
+        CHECK(inspect(redis, key, 20s).owner.view() == "me");
+    }
+    for (const std::string missing : {"+pttl", "+getrange"}) {
+        INFO(missing);
+        GuardedServer server{without(rules, missing)};
+        HiredisConnection redis{server.url()};
+        server.outside.expect_ok({"SET", key, std::string(32, 'a') + ":me", "PX", "60000"});
+        const Inspection seen = inspect(redis, key, 20s);
+        check_denied(seen.outcome, missing.substr(1));
+    }
+}
+
+TEST_CASE("S17: another database than 0 takes the README's permission for connecting") {
+    {
+        GuardedServer server{rules_for("lock") + rules_for("database other than 0")};
+        HiredisConnection redis{server.url("/3")};
+        Lock lock{redis, key, patient, std::defer_lock};
+        REQUIRE(said(lock.try_acquire()) == said(Answer::yes));
+        server.outside.expect_ok({"SELECT", "3"});
+        CHECK(server.outside.exists(key));
+        CHECK(said(lock.unlock()) == said(Answer::yes));
+    }
+    GuardedServer server{rules_for("lock")};
+    HiredisConnection redis{server.url("/3")};
+    Lock lock{redis, key, patient, std::defer_lock};
+    check_denied(lock.try_acquire(), "'select'");
+    CHECK_FALSE(server.outside.exists(key));
+}
+
+TEST_CASE("S17: the README's permissions for old servers are enough where there is no GETEX") {
+    GuardedServer server{rules_for("lock on servers before 6.2"),
+                         {"--rename-command", "GETEX", ""}};
+    HiredisConnection redis{server.url()};
+    Lock lock{redis, key, patient, std::defer_lock};
+    for (int i = 0; i < 2; ++i) {
+        REQUIRE(said(lock.try_acquire()) == said(Answer::yes));
+        CHECK(said(lock.renew()) == said(Answer::yes));
+        CHECK(said(lock.unlock()) == said(Answer::yes));
+    }
+}
+
+TEST_CASE("S17: where EVALSHA is forbidden the scripts are sent as text, and that is remembered") {
+    RedisServer server;
+    auto outside = server.client();
+    outside.expect_ok(Rules{"ACL", "SETUSER", "worker", "reset", "on", ">pass"} +
+                      without(rules_for("lock") + rules_for("fencing"), "+evalsha"));
+    FaultProxy proxy{server.port()};
+    HiredisConnection redis{"redis://worker:pass@127.0.0.1:" + std::to_string(proxy.port())};
+    Lock lock{redis, key, fenced, std::defer_lock};
+    REQUIRE(said(lock.try_acquire()) == said(Answer::yes));
+    CHECK(lock.fencing_token() > 0);
+    CHECK(proxy.traffic().names() == std::vector<std::string>{"AUTH", "SET", "EVALSHA", "EVAL"});
+
+    proxy.reset_traffic();
+    CHECK(said(lock.renew()) == said(Answer::yes));
+    CHECK(said(lock.unlock()) == said(Answer::yes));
+    CHECK(proxy.traffic().names() == std::vector<std::string>{"EVAL", "EVAL"});
+    CHECK_FALSE(outside.exists(key));
+}
