@@ -165,7 +165,7 @@ class ErrorCategory final : public std::error_category {
 public:
     [[nodiscard]] const char* name() const noexcept override { return category_name.data(); }
     [[nodiscard]] std::string message(int value) const override {
-        const ErrorRow* row = find_error_row(value);
+        const ErrorRow* const row = find_error_row(value);
         return std::string{row != nullptr ? row->text : "unknown error"};
     }
     /// `code == errc::x`: the same number in a category of our name, wherever it lives.
@@ -200,6 +200,12 @@ public:
 };
 
 } // namespace detail
+
+/// The message of a code, without an allocation.
+[[nodiscard]] constexpr std::string_view to_string(errc code) noexcept {
+    const detail::ErrorRow* const row = detail::find_error_row(static_cast<int>(code));
+    return row != nullptr ? row->text : std::string_view{"unknown error"};
+}
 
 /// The category of this library's codes. Its objects are compared by name, not by address.
 inline const std::error_category& error_category() noexcept {

@@ -33,7 +33,8 @@ struct Inspection {
         held_without_expiry, ///< by something that is no lease: it stays until somebody deletes it
     };
 
-    Outcome outcome;                  ///< yes when the server answered
+    /// Yes when the server answered both questions; else why not, though the state may be known.
+    Outcome outcome;
     State state = State::unknown;
     std::chrono::milliseconds ttl{};  ///< of held
     FixedText<max_owner_size> owner;  ///< the holder's label, if it set one
@@ -69,8 +70,12 @@ template <Connection C>
                  : left == -1 ? Inspection::State::held_without_expiry
                               : Inspection::State::held;
     if (left >= 0) seen.ttl = std::chrono::milliseconds{left};
-    const std::string_view tail = replies[1].text.view();
-    if (replies[1].kind == Reply::string && tail.starts_with(':')) seen.owner.append(tail.substr(1));
+    if (replies[1].kind == Reply::string) {
+        const std::string_view tail = replies[1].text.view();
+        if (tail.starts_with(':')) seen.owner.append(tail.substr(1));
+    } else if (Outcome trouble = classify_failure(replies[1]); trouble.cause != errc::wrong_type) {
+        seen.outcome = trouble; // the state is known, the label is not
+    }
     return seen;
 }
 

@@ -7,6 +7,7 @@
 #include <leaselock/core/observer.hpp>
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/core/runtime.hpp>
+#include <leaselock/core/token.hpp>
 #include <leaselock/lock/detail/guard_state.hpp>
 #include <leaselock/lock/detail/lease_record.hpp>
 #include <leaselock/lock/lease.hpp>
@@ -194,6 +195,10 @@ public:
     /// The key; empty in a guard that was moved from.
     [[nodiscard]] std::string_view key() const noexcept {
         return record() != nullptr ? record()->key() : std::string_view{};
+    }
+    /// What may be printed of the last acquisition's token: its first 8 digits. Empty when moved from.
+    [[nodiscard]] std::string_view fingerprint() const noexcept {
+        return record() != nullptr ? fingerprint_of(record()->value()) : std::string_view{};
     }
     /// How the last lease ended; none while it is held, and after it was given back in time. `max_hold`
     /// and `unkept` show from the moment at which they set the stop token, while the lease runs out.

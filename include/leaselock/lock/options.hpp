@@ -115,13 +115,17 @@ inline ServerText describe(Flaw flaw, std::chrono::milliseconds ttl,
     case Flaw::timeout_too_short: return {"timeout is too short: it must be at least 1 ms"};
     case Flaw::wait_bounds:
         return {"wait_floor must be at least 1 ms and wait_cap not below it"};
-    case Flaw::ttl_too_short:
     case Flaw::ttl_too_long:
+        text.append("ttl is ");
+        append_number(text, ttl.count());
+        text.append(" ms: it must be at most 2147483647 ms");
+        break;
+    case Flaw::ttl_too_short:
         text.append("ttl is ");
         append_number(text, ttl.count());
         text.append(" ms: it must be more than the margin of ");
         append_number(text, std::chrono::ceil<std::chrono::milliseconds>(margin).count());
-        text.append(" ms and at most 2147483647 ms");
+        text.append(" ms");
         break;
     }
     return text;

@@ -52,6 +52,10 @@ TEST_F(InspectTest, TroubleIsAnOutcome) {
     EXPECT_EQ(late.state, State::unknown);
     redis.next({.kind = Fault::error, .text = "NOPERM this user has no permissions"});
     EXPECT_TRUE(is(inspect(redis, "k").outcome, Answer::refused, errc::no_permission));
+    redis.on("GETRANGE", {.kind = Fault::error, .text = "NOPERM this user has no permissions"});
+    const Inspection half = inspect(redis, "k");
+    EXPECT_TRUE(is(half.outcome, Answer::refused, errc::no_permission));
+    EXPECT_EQ(half.state, State::free) << "the state is known, the label is not";
     EXPECT_TRUE(is(inspect(redis, "").outcome, Answer::unsent, errc::invalid_argument));
     EXPECT_TRUE(is(inspect(redis, std::string(1025, 'k')).outcome, Answer::unsent,
                    errc::invalid_argument));

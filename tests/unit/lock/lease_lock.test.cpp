@@ -105,6 +105,7 @@ TEST_F(LeaseLockTest, EveryAttemptHasItsOwnToken) {
         tokens.push_back(*server.get("k"));
         ASSERT_TRUE(lock.unlock());
     }
+    EXPECT_EQ(lock.fingerprint(), tokens.back().substr(0, 8));
     EXPECT_NE(tokens[0], tokens[1]);
     EXPECT_NE(tokens[1], tokens[2]);
 }

@@ -68,6 +68,9 @@ static_assert(!SharedConnection<SharedNothing>);
 using leaselock::testing::MemoryConnection;
 static_assert(SplitConnection<MemoryConnection> && SharedConnection<MemoryConnection>);
 
-TEST(ConnectionConcepts, AreCheckedByTheCompiler) { SUCCEED(); }
+TEST(ConnectionConcepts, AFlagAloneMakesNoConnection) {
+    EXPECT_TRUE(SharedNothing::is_shareable && Shared::is_shareable && !Unshared::is_shareable);
+    EXPECT_FALSE(SharedConnection<SharedNothing>);
+}
 
 } // namespace

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT
+
+#include <leaselock/lock/detail/renewal_schedule.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace leaselock::detail {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Deadline zero{1000s};
+
+struct ScheduleTest : ::testing::Test {
+    void add(RenewalNode& node, std::chrono::nanoseconds ttl, Deadline due, Deadline end,
+             Deadline hold = Deadline::max()) {
+        ASSERT_TRUE(schedule.reserve());
+        schedule.add(node, ttl, due, end, hold);
+    }
+    std::vector<RenewalNode*> take(Deadline now) {
+        std::array<RenewalNode*, RenewalSchedule::batch_limit> batch{};
+        const std::size_t size = schedule.take(now, batch, by);
+        return {batch.begin(), batch.begin() + static_cast<std::ptrdiff_t>(size)};
+    }
+
+    RenewalSchedule schedule;
+    Deadline by{};
+};
+
+TEST_F(ScheduleTest, NothingIsDueInAnEmptyOne) {
+    EXPECT_EQ(schedule.next_batch(), Deadline::max());
+    EXPECT_EQ(schedule.next_watched(), nullptr);
+    EXPECT_TRUE(take(zero).empty());
+}
+
+TEST_F(ScheduleTest, TakesWhatIsDueTheEarliestDeadlineFirst) {
+    std::array<RenewalNode, 4> node{};
+    add(node[0], 30s, zero, zero + 20s);
+    add(node[1], 3s, zero + 1s, zero + 3s);
+    add(node[2], 3s, zero, zero + 2s);
+    add(node[3], 3s, zero + 5s, zero + 9s);
+    EXPECT_EQ(schedule.next_batch(), zero);
+    EXPECT_THAT(take(zero + 1s), ::testing::ElementsAre(&node[2], &node[1], &node[0]));
+    EXPECT_EQ(by, zero + 1s + 500ms) << "a sixth of the shortest ttl";
+    EXPECT_EQ(schedule.next_batch(), zero + 5s);
+    EXPECT_TRUE(take(zero + 2s).empty()) << "those are with the caller";
+}
+
+TEST_F(ScheduleTest, ABatchHasSixtyFourAtMost) {
+    std::vector<RenewalNode> nodes(100);
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+        add(nodes[i], 3s, zero, zero + 3s + std::chrono::milliseconds{100 - i});
+    }
+    const auto first = take(zero);
+    ASSERT_EQ(first.size(), 64U);
+    EXPECT_EQ(first.front(), &nodes[99]);
+    EXPECT_EQ(schedule.next_batch(), Deadline::min()) << "the rest is ready";
+    EXPECT_EQ(take(zero).size(), 36U);
+}
+
+TEST_F(ScheduleTest, AHangingBatchLeavesEveryLeaseOneMoreTry) {
+    RenewalNode slow{};
+    RenewalNode quick{};
+    add(slow, 30s, zero, zero + 20s);
+    add(quick, 6s, zero + 1s, zero + 3s);
+    EXPECT_THAT(take(zero), ::testing::ElementsAre(&slow));
+    EXPECT_EQ(by, zero + 2s) << "not 5 s: the other one's last try starts then";
+}
+
+TEST_F(ScheduleTest, EvenABatchInAHurryHasTimeForAnAnswer) {
+    RenewalNode slow{};
+    RenewalNode quick{};
+    add(slow, 30s, zero, zero + 20s);
+    add(quick, 6s, zero + 1s, zero + 100ms);
+    EXPECT_THAT(take(zero), ::testing::ElementsAre(&slow));
+    EXPECT_EQ(by, zero + 1250ms) << "a quarter of its own limit";
+}
+
+TEST_F(ScheduleTest, ARenewedLeaseIsDueAThirdOfItsTtlAfterTheSend) {
+    RenewalNode node{};
+    add(node, 3s, zero, zero + 3s);
+    ASSERT_EQ(take(zero + 100ms).size(), 1U);
+    schedule.renewed(node, zero + 100ms, zero + 3100ms, Deadline::max());
+    EXPECT_EQ(schedule.next_batch(), zero + 1100ms);
+    EXPECT_EQ(schedule.next_watched()->watch, zero + 3100ms);
+}
+
+TEST_F(ScheduleTest, AFailedOneIsTriedAgainSoon) {
+    struct Row {
+        std::chrono::nanoseconds ttl;
+        std::chrono::nanoseconds retry;
+    };
+    for (const Row& row : {Row{3s, 100ms}, Row{10ms, 1ms}, Row{10min, 1s}}) {
+        RenewalNode node{};
+        add(node, row.ttl, zero, zero + row.ttl);
+        ASSERT_EQ(take(zero).size(), 1U);
+        schedule.failed(node, zero + 5ms);
+        EXPECT_EQ(schedule.next_batch(), zero + 5ms + row.retry);
+        schedule.remove(node);
+    }
+}
+
+TEST_F(ScheduleTest, TheWatchLooksAtTheEndOfALeaseOrOfItsLongestHold) {
+    RenewalNode a{};
+    RenewalNode b{};
+    add(a, 3s, zero, zero + 3s);
+    add(b, 3s, zero, zero + 4s, zero + 1s);
+    EXPECT_EQ(schedule.next_watched(), &b);
+    EXPECT_EQ(b.watch, zero + 1s);
+    schedule.watch_until(b, zero + 5s);
+    EXPECT_EQ(schedule.next_watched(), &a);
+    schedule.stop_renewing(a);
+    EXPECT_TRUE(schedule.holds(a)) << "watched on";
+    EXPECT_THAT(take(zero), ::testing::ElementsAre(&b));
+}
+
+TEST_F(ScheduleTest, ARemovedLeaseIsNowhere) {
+    std::array<RenewalNode, 3> node{};
+    for (auto& each : node) add(each, 3s, zero, zero + 3s);
+    schedule.remove(node[1]);
+    schedule.remove(node[1]);
+    EXPECT_FALSE(schedule.holds(node[1]));
+    EXPECT_EQ(schedule.size(), 2U);
+    EXPECT_EQ(take(zero).size(), 2U);
+    schedule.remove(node[0]); // while it is with the caller
+    EXPECT_EQ(schedule.size(), 1U);
+}
+
+TEST_F(ScheduleTest, AnyOrderOfComingAndGoingKeepsTheOrderOfDeadlines) {
+    std::uint64_t random = 42;
+    const auto draw = [&](std::uint64_t below) {
+        random = random * 6364136223846793005U + 1442695040888963407U;
+        return (random >> 33U) % below;
+    };
+    std::vector<RenewalNode> nodes(500);
+    std::vector<RenewalNode*> in;
+    std::vector<RenewalNode*> out;
+    for (auto& node : nodes) out.push_back(&node);
+    for (int step = 0; step < 20'000; ++step) {
+        if (!out.empty() && draw(2) == 0) {
+            RenewalNode* const node = out.back();
+            out.pop_back();
+            const auto ttl = std::chrono::milliseconds{60 + draw(10'000)};
+            add(*node, ttl, zero + std::chrono::milliseconds{draw(5'000)}, zero + ttl);
+            in.push_back(node);
+        } else if (!in.empty()) {
+            const std::size_t at = draw(in.size());
+            schedule.remove(*in[at]);
+            out.push_back(in[at]);
+            in.erase(in.begin() + static_cast<std::ptrdiff_t>(at));
+        }
+        Deadline earliest = Deadline::max();
+        Deadline due = Deadline::max();
+        for (const RenewalNode* node : in) {
+            earliest = std::min(earliest, node->watch);
+            due = std::min(due, node->due);
+        }
+        ASSERT_EQ(schedule.size(), in.size());
+        ASSERT_EQ(schedule.next_batch(), due);
+        const RenewalNode* const first = schedule.next_watched();
+        ASSERT_EQ(first != nullptr ? first->watch : Deadline::max(), earliest);
+    }
+    while (true) {
+        const auto batch = take(Deadline::max());
+        if (batch.empty()) break;
+        ASSERT_TRUE(std::is_sorted(batch.begin(), batch.end(), [](auto* a, auto* b) {
+            return a->confirmed < b->confirmed;
+        }));
+    }
+}
+
+} // namespace
+} // namespace leaselock::detail
