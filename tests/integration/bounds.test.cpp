@@ -6,10 +6,7 @@
 
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <limits>
 
 using namespace leaselock;
@@ -19,20 +16,6 @@ using namespace std::chrono_literals;
 namespace {
 
 const std::string key = "lock:bounds";
-
-/// Our end of a connection to a unix socket.
-int descriptor_of(const std::string& path) {
-    for (const auto& entry : std::filesystem::directory_iterator{"/proc/self/fd"}) {
-        const int descriptor = std::stoi(entry.path().filename());
-        sockaddr_un peer{};
-        socklen_t size = sizeof peer;
-        if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &size) == 0 &&
-            peer.sun_family == AF_UNIX && path == peer.sun_path) {
-            return descriptor;
-        }
-    }
-    return -1;
-}
 
 } // namespace
 
@@ -187,23 +170,22 @@ TEST_CASE("N14: commands that the kernel takes in pieces, or not at first, arriv
     auto outside = server.client();
     HiredisConnection redis{"unix://" + server.unix_path() + "?connect_timeout=20s"};
     REQUIRE(inspect(redis, key, 20s).outcome);
-    const int socket = descriptor_of(server.unix_path());
+    const int socket = socket_to(server.unix_path());
     REQUIRE(socket >= 0);
-    const int least = 1; // the kernel makes it some 4 KiB, its own bookkeeping included
-    REQUIRE(setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &least, sizeof least) == 0);
+    REQUIRE(shrink_send_buffer(socket));
 
     const std::string longest = "{" + std::string(1022, 'k') + "}";
     const std::string label(128, 'o');
     const pid_t pid = server.pid();
     bool full = false;
-    // More and more room is taken beforehand, by empty lines, which Redis does not answer: there is
-    // room for all of the commands at first, then for a part of them, then for none.
+    // More and more room is taken beforehand: there is enough for all of the commands at first,
+    // then for a part of them, then for none.
     for (int lines = 0; !full; ++lines) {
         INFO(lines);
         REQUIRE(lines < 100);
         server.stop_process();
         for (int i = 0; i < lines && !full; ++i) {
-            full = send(socket, "\r\n", 2, MSG_DONTWAIT | MSG_NOSIGNAL) < 0;
+            full = !send_empty_line(socket);
         }
         const Beside wakes_it{[pid] {
             std::this_thread::sleep_for(20ms);
@@ -218,5 +200,5 @@ TEST_CASE("N14: commands that the kernel takes in pieces, or not at first, arriv
         CHECK(outside.get(longest).value_or("").substr(32) == ":" + label);
         CHECK(said(lock.unlock()) == said(Answer::yes));
     }
-    CHECK(descriptor_of(server.unix_path()) == socket); // all of it on one connection
+    CHECK(socket_to(server.unix_path()) == socket); // all of it on one connection
 }

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -91,6 +92,40 @@ TEST_CASE("B54, P12: broken connections raise no SIGPIPE, and the process keeps 
     CHECK(child.wait() == ProcessEnd{0, 0});
     CHECK_FALSE(outside.exists(key));
     CHECK_FALSE(outside.exists("lock:other"));
+}
+
+TEST_CASE("B54, P12: a server that dies in the middle of a write raises no SIGPIPE either") {
+    RedisServer server;
+    Pipe to_child;
+    Pipe from_child;
+    ChildProcess child{[&] {
+        std::signal(SIGPIPE, SIG_DFL);
+        HiredisConnection redis{"unix://" + server.unix_path()};
+        Lock lock{redis, key, patient, std::defer_lock};
+        static_cast<void>(inspect(redis, key, 20s));
+        const int socket = socket_to(server.unix_path());
+        shrink_send_buffer(socket);
+        from_child.write_line("ready");
+        static_cast<void>(to_child.read_line(20s)); // the server has stopped
+        while (send_empty_line(socket)) {
+        }
+        from_child.write_line("writing");
+        const Outcome outcome = lock.try_acquire(); // waits for room, not one byte is taken
+        from_child.write_line(said(outcome.answer));
+        from_child.write_line(outcome.cause == condition::unreachable ? "unreachable"
+                                                                      : outcome.cause.message());
+        return lock ? 1 : 0;
+    }};
+    REQUIRE(from_child.read_line(20s) == "ready");
+    server.stop_process();
+    to_child.write_line("stopped");
+    REQUIRE(from_child.read_line(20s) == "writing");
+    // its next write has to fail: it waits for room by now, or will find the peer gone
+    std::this_thread::sleep_for(50ms);
+    server.kill_hard();
+    CHECK(from_child.read_line(20s) == said(Answer::unsent));
+    CHECK(from_child.read_line(20s) == "unreachable");
+    CHECK(child.wait() == ProcessEnd{0, 0});
 }
 
 TEST_CASE("B75: forked children never draw equal tokens, whatever the engines are seeded with") {

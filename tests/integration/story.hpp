@@ -15,7 +15,12 @@
 
 #include <leaselock/leaselock.hpp>
 
+#include <sys/socket.h>
+#include <sys/un.h>
+
 #include <chrono>
+#include <exception>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <string>
@@ -94,6 +99,32 @@ inline std::map<std::string, long long> commands_of(RawClient& outside) {
         calls.erase(name);
     }
     return calls;
+}
+
+/// Our end of a connection to a unix socket; -1 when there is none.
+inline int socket_to(const std::string& unix_path) {
+    for (const auto& entry : std::filesystem::directory_iterator{"/proc/self/fd"}) {
+        const int descriptor = std::stoi(entry.path().filename());
+        sockaddr_un peer{};
+        socklen_t size = sizeof peer;
+        if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &size) == 0 &&
+            peer.sun_family == AF_UNIX && unix_path == peer.sun_path) {
+            return descriptor;
+        }
+    }
+    return -1;
+}
+
+/// Leaves the kernel room for a few KiB only; most of it is the kernel's own bookkeeping.
+inline bool shrink_send_buffer(int socket) {
+    const int least = 1;
+    return setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &least, sizeof least) == 0;
+}
+
+/// Takes up room in the send buffer by an empty line, which Redis does not answer.
+/// @return false when there was no room
+inline bool send_empty_line(int socket) {
+    return send(socket, "\r\n", 2, MSG_DONTWAIT | MSG_NOSIGNAL) == 2;
 }
 
 /// Runs beside the test, such as a command that keeps the server busy; what it throws is dropped.

@@ -23,7 +23,8 @@ class FixedText {
     static_assert(Capacity <= UINT16_MAX);
 
 public:
-    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): see above, unused bytes stay unset
+    // not defaulted: that would set the unused bytes where an owner is value-initialised
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init,modernize-use-equals-default)
     FixedText() noexcept {}
     FixedText(std::string_view text) noexcept { append(text); }
     FixedText(const FixedText& other) noexcept { assign(other); }

@@ -248,7 +248,7 @@ private:
     [[nodiscard]] Deadline now_of(LeaseClock /*clock*/) const noexcept { return now(); }
 
     /// Yes is true, no is false; all else throws.
-    bool require(const Outcome& outcome, Verb verb) const {
+    [[nodiscard]] bool require(const Outcome& outcome, Verb verb) const {
         if (outcome || outcome.answer == Answer::no) return outcome.answer == Answer::yes;
         throw Error{outcome, to_string(verb), key()};
     }

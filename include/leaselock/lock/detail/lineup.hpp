@@ -152,7 +152,7 @@ public:
     }
 
     /// @return whether the turn came by `by`, and before a stop request
-    [[nodiscard]] bool await_turn(Deadline by) noexcept {
+    [[nodiscard]] bool await_turn(Deadline by) const noexcept {
         return first_ || place_.sleeper->await_turn(by);
     }
 

@@ -40,10 +40,6 @@ public:
     [[nodiscard]] bool empty() const noexcept { return nodes_.empty(); }
     [[nodiscard]] std::size_t size() const noexcept { return nodes_.size(); }
     [[nodiscard]] RenewalNode& top() const noexcept { return *nodes_.front(); }
-    [[nodiscard]] static bool holds(const RenewalNode& node) noexcept {
-        return node.*Place != not_queued;
-    }
-    [[nodiscard]] std::span<RenewalNode* const> nodes() const noexcept { return nodes_; }
 
     /// Room for `count` nodes, after which `push` cannot fail. @throws std::bad_alloc
     void reserve(std::size_t count) {
@@ -135,22 +131,21 @@ public:
     /// Lets a lease go, wherever it is.
     void remove(RenewalNode& node) noexcept {
         stop_renewing(node);
-        if (watched_.holds(node)) {
+        if (holds(node)) {
             watched_.remove(node);
             --size_;
         }
     }
     /// No more renewals, but watched on.
     void stop_renewing(RenewalNode& node) noexcept {
-        if (waiting_.holds(node)) waiting_.remove(node);
-        if (ready_.holds(node)) ready_.remove(node);
+        if (node.waiting_at != not_queued) waiting_.remove(node);
+        if (node.ready_at != not_queued) ready_.remove(node);
     }
 
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
     [[nodiscard]] static bool holds(const RenewalNode& node) noexcept {
         return node.watched_at != not_queued;
     }
-    [[nodiscard]] std::span<RenewalNode* const> all() const noexcept { return watched_.nodes(); }
 
     /// When the next batch is to be made; `Deadline::max()` for never.
     [[nodiscard]] Deadline next_batch() const noexcept {

@@ -69,9 +69,9 @@ public:
 private:
     /// A signal that is being given; it lives on its thread's stack.
     struct Running {
-        LeaseRecord* record;
-        std::thread::id thread;
-        Running* next;
+        LeaseRecord* record = nullptr;
+        std::thread::id thread{};
+        Running* next = nullptr;
     };
 
     void signal(LeaseRecord& record, Guarded& lock) noexcept {

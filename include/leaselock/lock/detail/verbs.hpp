@@ -47,7 +47,7 @@ struct LeaseView {
     std::string_view key;
     std::string_view value;
     std::string_view fence_key; ///< empty without fencing
-    std::chrono::milliseconds ttl;
+    std::chrono::milliseconds ttl{};
 };
 
 /// The end of one attempt to acquire or to adopt.
@@ -71,8 +71,8 @@ struct RenewalBatch {
     std::array<ScriptCall, limit> calls;
     std::array<Command, limit> commands;
     std::array<Reply, limit> replies;
-    std::array<std::size_t, limit> pending;   ///< which leases the commands are about
-    std::array<ScriptStep, limit> steps;
+    std::array<std::size_t, limit> pending{};  ///< which leases the commands are about
+    std::array<ScriptStep, limit> steps{};
 };
 
 /// The verbs on one Redis, or one cluster: what goes over the wire, and what its answer means.

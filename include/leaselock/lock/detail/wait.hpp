@@ -34,7 +34,7 @@ struct Wait {
 
     /// @param attempt `Outcome(std::optional<milliseconds>* holder_left)`
     template <class Attempt>
-    Outcome run(const std::stop_token& stop, const Attempt& attempt) const noexcept {
+    [[nodiscard]] Outcome run(const std::stop_token& stop, const Attempt& attempt) const noexcept {
         Outcome outcome{Answer::unsent, errc::stopped};
         Sleeper sleeper{runtime, stop};
         if (sleeper.stopped()) return outcome;
