@@ -20,7 +20,8 @@ enum class Doing : char {
     stalled = '~', ///< is inside, but does not run
 };
 
-/// Prints events as they come, remembers who was inside when, and draws that to scale.
+/// Prints events as they come, remembers who was inside when, and draws that to scale: a lane for each
+/// actor, under them a row for each thing that is one actor's at a time.
 /// For any number of threads.
 class Timeline {
 public:
@@ -38,11 +39,23 @@ public:
         lanes_[who].push_back({now(), static_cast<char>(what)});
     }
 
-    /// From now on Redis holds the token of `who`, or '.' for none.
-    void holds(char who) {
+    /// A mark on the lane of `who`, at this moment.
+    void mark(char who, char sign) {
         const std::scoped_lock lock{mutex_};
-        if (held_.empty() || held_.back().is != who) held_.push_back({now(), who});
+        marks_[who].push_back({now(), sign});
     }
+
+    /// From now on `row` belongs to `who`, or to nobody: '.'.
+    void belongs(const std::string& row, char who) {
+        const std::scoped_lock lock{mutex_};
+        auto found = std::find_if(rows_.begin(), rows_.end(),
+                                  [&](const Row& known) { return known.name == row; });
+        if (found == rows_.end()) found = rows_.insert(found, {row, {}});
+        std::vector<Change>& changes = found->changes;
+        if (changes.empty() || changes.back().is != who) changes.push_back({now(), who});
+    }
+    /// From now on Redis holds the token of `who`, or '.' for none.
+    void holds(char who) { belongs("Redis", who); }
 
     /// For how long both were at work at once.
     [[nodiscard]] std::chrono::milliseconds overlap(char a, char b) const {
@@ -57,8 +70,9 @@ public:
         return std::chrono::ceil<std::chrono::milliseconds>(both);
     }
 
-    /// The lanes, one character for each slice of time, and under them where two were at work at once.
-    void draw() const {
+    /// One character for each slice of time, and where two were at work at once.
+    void draw(std::string_view legend = "# inside, at work    ~ inside, stalled    "
+                                        "Redis: whose token the key holds") const {
         const std::scoped_lock lock{mutex_};
         const Span slice = std::max(Span{now() / (width - 1)}, Span{1});
         std::printf("\n           %s\n", ruler(slice).c_str());
@@ -66,7 +80,7 @@ public:
         std::string busy(width, ' ');
         for (const auto& [who, lane] : lanes_) {
             const std::string drawn = render(lane, slice);
-            std::printf("   %c       %s\n", who, trimmed(drawn).c_str());
+            std::printf("   %c       %s\n", who, trimmed(marked(who, drawn, slice)).c_str());
             for (std::size_t i = 0; i < width; ++i) {
                 if (drawn[i] != static_cast<char>(Doing::working)) continue;
                 if (busy[i] != ' ') at_once[i] = '^';
@@ -76,9 +90,11 @@ public:
         if (at_once.find('^') != std::string::npos) {
             std::printf("           %s <- two at work at once\n", trimmed(at_once).c_str());
         }
-        std::printf("   Redis   %s\n", trimmed(render(held_, slice)).c_str());
-        std::printf("\n           # inside, at work    ~ inside, stalled    "
-                    "Redis: whose token the key holds\n");
+        for (const Row& row : rows_) {
+            std::printf("   %-7s %s\n", row.name.c_str(),
+                        trimmed(render(row.changes, slice)).c_str());
+        }
+        std::printf("\n           %.*s\n", static_cast<int>(legend.size()), legend.data());
     }
 
 private:
@@ -92,6 +108,10 @@ private:
     struct Stretch {
         Span from;
         Span to;
+    };
+    struct Row {
+        std::string name;
+        std::vector<Change> changes;
     };
 
     [[nodiscard]] Span now() const { return Clock::now() - start_; }
@@ -121,6 +141,15 @@ private:
         return lane;
     }
 
+    [[nodiscard]] std::string marked(char who, std::string lane, Span slice) const {
+        const auto found = marks_.find(who);
+        if (found == marks_.end()) return lane;
+        for (const Change& mark : found->second) {
+            lane[std::min(static_cast<std::size_t>(mark.at / slice), width - 1)] = mark.is;
+        }
+        return lane;
+    }
+
     /// A mark every 100 ms, or every 200, 400 and so on, so that the figures do not touch.
     static std::string ruler(Span slice) {
         std::string text;
@@ -144,7 +173,8 @@ private:
     mutable std::mutex mutex_;
     Clock::time_point start_ = Clock::now();
     std::map<char, std::vector<Change>> lanes_;
-    std::vector<Change> held_;
+    std::map<char, std::vector<Change>> marks_;
+    std::vector<Row> rows_;
 };
 
 } // namespace example

@@ -23,6 +23,7 @@
 #include <concepts>
 #include <csignal>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <initializer_list>
 #include <memory>
@@ -30,6 +31,8 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <thread>
+#include <type_traits>
 #include <vector>
 
 /// What every connection has to do: each function is one test case, over a function that makes a
@@ -476,6 +479,18 @@ void n16_too_many_clients(const M& make) {
     CHECK_FALSE(first.exists("k"));
     second.disconnect();
     CHECK(eventually([&] { return line_of(call(*c, {"PING"})) == "+PONG"; }));
+}
+
+/// The same words behind a proxy, whose other servers go on: they speak for one command alone.
+template <MakesConnections M>
+void n16_too_many_clients_behind_a_proxy(const M& make) {
+    FalseServer server{
+        std::vector<std::string>{"-ERR max number of clients reached\r\n", "+OK\r\n"}};
+    const auto c = make(server.url());
+    const auto replies = call_all(*c, {{"SET", "k", "v"}, {"SET", "l", "v"}, {"PING"}}, 100ms);
+    CHECK(line_of(replies[0]) == "-ERR max number of clients reached");
+    CHECK(line_of(replies[1]) == "+OK");
+    CHECK(line_of(replies[2]) == "unknown");
 }
 
 template <MakesConnections M>

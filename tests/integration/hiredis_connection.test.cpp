@@ -6,14 +6,17 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 using namespace leaselock;
 using namespace leaselock::test;
@@ -89,6 +92,9 @@ TEST_CASE("N14 HiredisConnection: what the kernel never took is unsent") {
     n14_what_the_kernel_never_took_is_unsent(make);
 }
 TEST_CASE("N16 HiredisConnection: too many clients is refused") { n16_too_many_clients(make); }
+TEST_CASE("N16 HiredisConnection: too many clients, behind a proxy, is one command's answer") {
+    n16_too_many_clients_behind_a_proxy(make);
+}
 TEST_CASE("N17 HiredisConnection: a killed client connects again") { n17_client_killed(make); }
 TEST_CASE("S16 HiredisConnection: no password is refused") { s16_no_password(make); }
 TEST_CASE("S16 HiredisConnection: a wrong password is refused") { s16_wrong_password(make); }
@@ -120,6 +126,8 @@ TEST_CASE("HiredisConnection: a malformed URL throws, and does not tell the pass
 }
 
 TEST_CASE("HiredisConnection: an endpoint out of its limits is unsent, and says why") {
+    HiredisConnection slow{Endpoint{.connect_timeout = std::chrono::milliseconds::max()}};
+    CHECK(call(slow, {"PING"}).text.view().starts_with("endpoint: connect_timeout: from 1ms"));
     HiredisConnection c{Endpoint{.host = "not a host"}};
     const Reply reply = call(c, {"PING"});
     CHECK(line_of(reply) == "unsent");

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace leaselock {
 inline namespace LEASELOCK_ABI {

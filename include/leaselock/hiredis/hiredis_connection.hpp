@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -220,7 +221,8 @@ inline void HiredisConnection::connect() noexcept {
         fail_here(make_error_code(errc::timed_out));
         return;
     }
-    const Deadline connect_by = std::min(by_, later(now, endpoint_.connect_timeout));
+    const auto limit = ceil_saturated<LeaseClock::duration>(endpoint_.connect_timeout);
+    const Deadline connect_by = std::min(by_, later(now, limit));
     if (connector_.begin(connect_by, stream_) == detail::Progress::failed) {
         fail(connector_.failure());
     }

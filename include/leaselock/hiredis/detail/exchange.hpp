@@ -15,6 +15,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <system_error>
@@ -58,6 +59,7 @@ public:
         sent_ = 0;
         answered_ = 0;
         broken_ = false;
+        turned_away_ = false;
         return out_.write(commands);
     }
 
@@ -125,6 +127,12 @@ private:
             const Io io = receive_some(stream.socket.descriptor(), chunk);
             if (io.state == IoState::again) return Progress::waiting;
             if (io.state != IoState::moved) {
+                if (turned_away_ && answered_ == 1) {
+                    const Reply first = replies.empty() ? surplus_ : replies[0];
+                    refuse(first.text.view(), replies);
+                    stream.close();
+                    return Progress::done;
+                }
                 const bool end = io.state == IoState::end;
                 return fail(end ? make_error_code(errc::connection_lost) : system_error_code());
             }
@@ -146,11 +154,7 @@ private:
             ++answered_;
             if (stream.fresh) {
                 stream.fresh = false;
-                if (is_turned_away(reply)) {
-                    refuse(ServerText{reply.text}.view(), replies);
-                    stream.close();
-                    return Progress::done;
-                }
+                turned_away_ = is_turned_away(reply);
             }
             if (sent_ < out_.size() && answered_ > out_.count_begun(sent_)) {
                 return fail(make_error_code(errc::protocol_error), "a reply before its command");
@@ -161,7 +165,8 @@ private:
         return Progress::done;
     }
 
-    /// A server that has clients enough says so unasked, reads nothing, and closes: no command runs.
+    /// A server that has clients enough says so unasked, reads nothing, and closes: where the stream
+    /// ends behind this first reply, no command of the batch has run.
     [[nodiscard]] static bool is_turned_away(const Reply& first) noexcept {
         return first.kind == Reply::error && cause_of(first.text.view()) == errc::too_many_clients;
     }
@@ -178,6 +183,7 @@ private:
     std::size_t sent_ = 0; ///< bytes that the kernel has accepted
     std::size_t answered_ = 0;
     bool broken_ = false;
+    bool turned_away_ = false;
     Failure failure_;
     Reply surplus_; ///< takes what the caller has no room for
 };
