@@ -5,31 +5,47 @@
 ///
 /// Three workers want to run the order-timeout job. A takes the lock and stalls past its lease, B
 /// takes it, A comes back and releases, C tries while B is inside.
+///
+/// Then the same for a crowd: processes that go through one list of orders, under guard, renewer and
+/// fencing token, while some of them are stopped past their lease or killed.
 
+#include "support/ask.hpp"
+#include "support/checks.hpp"
+#include "support/child.hpp"
+#include "support/crowd.hpp"
 #include "support/private_server.hpp"
 #include "support/stage.hpp"
 #include "support/timeline.hpp"
 
 #include <leaselock/leaselock.hpp>
 
+#include <charconv>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <random>
 #include <span>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 using namespace std::chrono_literals;
+using example::ask;
 using example::Doing;
+using example::in_words;
 using leaselock::Answer;
 using leaselock::errc;
 using leaselock::HiredisConnection;
@@ -48,18 +64,6 @@ std::string random_hex(int digits) {
     std::string text;
     while (digits-- > 0) text += "0123456789abcdef"[source() % 16];
     return text;
-}
-
-/// One command, as one would type it.
-Reply ask(HiredisConnection& redis, std::initializer_list<std::string_view> words) {
-    const leaselock::Command command{{words.begin(), words.size()}, {}};
-    Reply reply;
-    redis.call({&command, 1}, {&reply, 1}, leaselock::LeaseClock::now() + 5s);
-    if (!reply.answered()) {
-        throw std::runtime_error(std::string{reply.text.view()} + ": " + reply.cause.message());
-    }
-    if (reply.kind == Reply::error) throw std::runtime_error(std::string{reply.text.view()});
-    return reply;
 }
 
 // --- the two runs share a stage ----------------------------------------------------------------
@@ -359,24 +363,6 @@ GuardedRun run_guarded(Play& play) {
 
 // --- what is to be learned from it -------------------------------------------------------------
 
-class Checks {
-public:
-    void expect(bool fine, const std::string& what) {
-        std::printf("   %-6s %s\n", fine ? "ok" : "WRONG", what.c_str());
-        all_fine_ = all_fine_ && fine;
-    }
-    [[nodiscard]] bool all_fine() const { return all_fine_; }
-
-private:
-    bool all_fine_ = true;
-};
-
-std::string in_words(const leaselock::Outcome& outcome) {
-    std::string text{to_string(outcome.answer)};
-    if (outcome.cause) text += ", " + outcome.cause.message();
-    return text;
-}
-
 bool tell_bare(const BareRun& run) {
     std::printf(
         "\nWhat went wrong:\n"
@@ -392,7 +378,7 @@ bool tell_bare(const BareRun& run) {
 
 bool tell_guarded(const GuardedRun& run) {
     std::printf("\nChecked:\n");
-    Checks checks;
+    example::Checks checks;
     checks.expect(!run.a_owned_on_return && run.a_loss == leaselock::Loss::expired,
                   "back from its stall, A was told that its lease had expired");
     checks.expect(run.a_release.answer == Answer::no && run.a_release.cause == errc::taken,
@@ -421,6 +407,102 @@ bool tell_guarded(const GuardedRun& run) {
     return true;
 }
 
+// --- 3. a crowd --------------------------------------------------------------------------------
+
+/// The way to the store, as a worker has it: a line there, a line back. See support/crowd.hpp.
+std::string ask_store(const char* verb, int order = 0, std::uint64_t token = 0,
+                      leaselock::Deadline at = {}) {
+    example::tell_parent(std::string{verb} + " " + std::to_string(order) + " " +
+                         std::to_string(token) + " " +
+                         std::to_string(at.time_since_epoch().count()));
+    return example::hear_parent();
+}
+
+/// Does one order, if nobody else is at it. This is what a service would write, but for the times,
+/// which are for the audit.
+bool do_order(int order, LeaseLock<HiredisConnection>& lock,
+              leaselock::Renewer<HiredisConnection>& renewer, milliseconds wait) {
+    if (!lock.try_acquire_for(wait)) return false; // busy, or Redis did not answer: later
+    (void)renewer.try_keep(
+        lock); // without a renewer the lease ends at its deadline, and that shows
+    const std::uint64_t token = lock.fencing_token();
+
+    // Register the token, then read: what is read then, no older holder can change any more.
+    leaselock::Deadline now = leaselock::LeaseClock::now();
+    if (!lock.owns_lock() || ask_store("begin", order, token, now) != "open") return false;
+
+    for (int step = 0; step < 3; ++step) { // cancelling it: the stock, the voucher, the mail
+        if (!lock.owns_lock()) {
+            ask_store("lost");
+            return false;
+        }
+        std::this_thread::sleep_for(5ms);
+    }
+    now = leaselock::LeaseClock::now();
+    if (!lock.owns_lock()) {
+        ask_store("lost");
+        return false;
+    }
+    ask_store("check", order, token, now); // some are stopped here, right behind their check
+    return ask_store("write", order, token) == "stored";
+} // the caller's guard gives the lock back
+
+/// A process of the crowd. @param arguments its name, the lease in ms, what the keys begin with
+void work_through_orders(std::span<char*> arguments) {
+    const std::string prefix = arguments[2];
+    const std::string url = example::hear_parent();
+    HiredisConnection redis{url};
+    HiredisConnection for_renewal{url};
+    leaselock::Renewer renewer{for_renewal};
+    const leaselock::Options options{.ttl = milliseconds{std::stoi(arguments[1])},
+                                     .fencing = true,
+                                     .owner = arguments[0],
+                                     .timeout = 10s};
+    bool idle = false;
+    while (true) {
+        std::istringstream open{ask_store("open")};
+        int order = 0;
+        int seen = 0;
+        bool done_one = false;
+        while (open >> order) {
+            ++seen;
+            LeaseLock lock{redis, prefix + ":" + std::to_string(order), options, std::defer_lock};
+            // Where all that is left is busy, wait for one; else go on to the next.
+            done_one = do_order(order, lock, renewer, idle ? options.ttl : 0ms) || done_one;
+        }
+        if (seen == 0) return;
+        idle = !done_one;
+    }
+}
+
+bool play_crowd(const char* number, const std::string& url, const std::string& prefix,
+                const example::CrowdOptions& options) {
+    std::printf(
+        "\n== %s%d processes, %d orders, and somebody who stops and kills them (seed %llu)\n"
+        "\nEach order has its lock, of %lld ms, kept by a renewer, with a fencing token that the "
+        "store checks.\nHolders are stopped at work, or right behind their check, until another "
+        "has "
+        "taken their order;\nothers are killed, and replaced.\n",
+        number, options.workers, options.orders, static_cast<unsigned long long>(options.seed),
+        static_cast<long long>(options.lease.count()));
+    std::fflush(stdout);
+    const std::string lease = std::to_string(options.lease.count());
+    const auto hire = [&](int number) {
+        auto worker = std::make_unique<example::Child>(std::vector<std::string>{
+            "--as-worker", "worker-" + std::to_string(number), lease, prefix});
+        worker->tell(url);
+        return worker;
+    };
+    if (!example::Crowd{options, hire}.run()) {
+        std::printf("\nIt did not go well: this is a defect of leaselock. Please report it.\n");
+        return false;
+    }
+    std::printf("\nEvery order was done once, however its holders came to be late.\n");
+    return true;
+}
+
+// --- all of it ---------------------------------------------------------------------------------
+
 bool play_both(const std::string& url, const std::string& key) {
     std::printf(
         "\n== 1. As it is often written: SET key token NX PX %lld, and DEL key at the end\n",
@@ -435,7 +517,8 @@ bool play_both(const std::string& url, const std::string& key) {
     std::printf(
         "\nWhat no lock can do: stop a worker that stalls right behind its check. Against its "
         "late\n"
-        "write helps the fencing token, which the store compares. See README.md, \"Fencing\".\n");
+        "write helps the fencing token, which the store compares: see fenced_write.cpp, and "
+        "README.md, \"Fencing\".\n");
     if (!accident) std::printf("\nThe accident of part 1 did not happen as told: look above.\n");
     return accident && fine;
 }
@@ -443,37 +526,72 @@ bool play_both(const std::string& url, const std::string& key) {
 // --- the command line --------------------------------------------------------------------------
 
 constexpr std::string_view usage =
-    "usage: order_timeout [--url URL]\n"
+    "usage: order_timeout [--workers N] [--orders M] [--seed S] [--url URL]\n"
     "\n"
     "Plays the accident of the expired lock twice on a real server: with SET NX PX and a bare "
     "DEL,\n"
-    "and with leaselock::LeaseLock. Takes about two seconds.\n"
+    "and with leaselock::LeaseLock. Then a crowd of 4 processes goes through 40 orders, under "
+    "guard,\n"
+    "renewer and fencing token, while holders are stopped past their lease or killed.\n"
     "\n"
-    "  --url URL   use this server, e.g. redis://user:password@host:6379/0, and on it one key with "
+    "  --workers N  the crowd alone, of so many processes: 1 to 100\n"
+    "  --orders M   the crowd alone, through so many orders: 1 to 100000\n"
+    "  --seed S     another choice of whom to stop and to kill; default 1\n"
+    "  --url URL    use this server, e.g. redis://user:password@host:6379/0, and on it keys with "
     "a\n"
-    "              random name; default: a private server is started, and stopped at the end\n"
-    "  --help      this text\n"
+    "               random name; default: a private server is started, and stopped at the end\n"
+    "  --help       this text\n"
     "\n"
     "REDIS_SERVER=/path/to/server names the binary of the private server; else redis-server or\n"
     "valkey-server from the PATH.\n"
-    "Exit code: 0 all as it should be, 1 the guarded run showed an overlap or a wrong answer,\n"
-    "2 wrong usage, 3 it could not be played.\n";
+    "Exit code: 0 all as it should be; 1 an overlap or a wrong answer, an order done twice or not "
+    "at\n"
+    "all, or a write that the store should have refused; 2 wrong usage; 3 it could not be "
+    "played.\n";
 
 struct Arguments {
     std::optional<std::string> url{};
+    bool story = true;
+    example::CrowdOptions crowd{};
     bool help = false;
 };
+
+/// @throws std::invalid_argument
+template <class Number>
+Number parse_number(std::string_view option, std::string_view text, Number least, Number most) {
+    Number number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc{} || end != text.data() + text.size() || number < least ||
+        number > most) {
+        throw std::invalid_argument(std::string{option} + " needs a number from " +
+                                    std::to_string(least) + " to " + std::to_string(most));
+    }
+    return number;
+}
 
 /// @throws std::invalid_argument
 Arguments parse(std::span<char*> words) {
     Arguments arguments;
     for (std::size_t i = 1; i < words.size(); ++i) {
         const std::string_view word{words[i]};
+        const auto value = [&] {
+            if (++i == words.size())
+                throw std::invalid_argument(std::string{word} + " needs a value");
+            return std::string_view{words[i]};
+        };
         if (word == "--help") {
             arguments.help = true;
         } else if (word == "--url") {
-            if (++i == words.size()) throw std::invalid_argument("--url needs a URL behind it");
-            arguments.url = words[i];
+            arguments.url = value();
+        } else if (word == "--workers") {
+            arguments.crowd.workers = parse_number(word, value(), 1, 100);
+            arguments.story = false;
+        } else if (word == "--orders") {
+            arguments.crowd.orders = parse_number(word, value(), 1, 100'000);
+            arguments.story = false;
+        } else if (word == "--seed") {
+            arguments.crowd.seed = parse_number<std::uint64_t>(
+                word, value(), 0, std::numeric_limits<std::uint64_t>::max());
         } else {
             throw std::invalid_argument("unknown option: " + std::string{word});
         }
@@ -481,29 +599,44 @@ Arguments parse(std::span<char*> words) {
     return arguments;
 }
 
+bool play(const Arguments& arguments, const std::string& url, const std::string& suffix) {
+    bool fine = true;
+    if (arguments.story) {
+        std::printf("The job that cancels unpaid orders runs on three hosts, A, B and C. One at a "
+                    "time, please.\n"
+                    "A takes the lock for %lld ms, and stalls for %lld ms.\n",
+                    static_cast<long long>(short_lease.count()),
+                    static_cast<long long>(stall.count()));
+        fine = play_both(url, "lock:order-timeout" + suffix);
+    }
+    return play_crowd(arguments.story ? "3. " : "", url, "order:lock" + suffix, arguments.crowd) &&
+           fine;
+}
+
 int run(const Arguments& arguments) {
-    std::printf("The job that cancels unpaid orders runs on three hosts, A, B and C. One at a "
-                "time, please.\n"
-                "A takes the lock for %lld ms, and stalls for %lld ms.\n",
-                static_cast<long long>(short_lease.count()), static_cast<long long>(stall.count()));
-    std::fflush(stdout);
     if (arguments.url) {
         HiredisConnection redis{*arguments.url};
         (void)ask(redis, {"PING"}); // if there is trouble, then before the curtain goes up
-        // Part 1 deletes without asking, so on a server that others use it keeps to a key of its own.
-        return play_both(*arguments.url, "lock:example-" + random_hex(8)) ? 0 : 1;
+        // Part 1 deletes without asking, so on a server that others use it keeps to keys of its own.
+        return play(arguments, *arguments.url, "-example-" + random_hex(8)) ? 0 : 1;
     }
     const example::PrivateServer server;
     std::printf("Server: %s, private, at %s, pid %d.\n", server.program().c_str(),
                 server.url().c_str(), static_cast<int>(server.pid()));
-    return play_both(server.url(), "lock:order-timeout") ? 0 : 1;
+    std::fflush(stdout);
+    return play(arguments, server.url(), "") ? 0 : 1;
 }
 
 } // namespace
 
 int main(int argc, char** argv) {
+    const std::span words{argv, static_cast<std::size_t>(argc)};
     try {
-        const Arguments arguments = parse({argv, static_cast<std::size_t>(argc)});
+        if (words.size() > 1 && std::string_view{words[1]} == "--as-worker") {
+            work_through_orders(words.subspan(2));
+            return 0;
+        }
+        const Arguments arguments = parse(words);
         if (arguments.help) {
             std::fputs(usage.data(), stdout);
             return 0;

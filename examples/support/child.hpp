@@ -122,8 +122,12 @@ public:
     }
     /// Returns when it stands still.
     void await_stopped() {
-        await("a process that stands still", [&] { return stopped() || ended(); });
+        await("a process that stands still", [&] { return stands_still(); });
+    }
+    /// @throws std::runtime_error when it has ended
+    [[nodiscard]] bool stands_still() {
         if (ended()) throw std::runtime_error("a child process has ended before its time");
+        return stopped_;
     }
     void go_on() {
         signal(SIGCONT);
@@ -131,6 +135,10 @@ public:
     }
     void kill() { signal(SIGKILL); }
 
+    [[nodiscard]] bool ended() {
+        look();
+        return status_.has_value();
+    }
     /// How it ended, as `waitpid` has it.
     int wait() {
         await("the end of a process", [&] { return ended(); });
@@ -154,14 +162,6 @@ private:
         } else {
             status_ = status;
         }
-    }
-    [[nodiscard]] bool stopped() {
-        look();
-        return stopped_;
-    }
-    [[nodiscard]] bool ended() {
-        look();
-        return status_.has_value();
     }
 
     pid_t pid_ = -1;

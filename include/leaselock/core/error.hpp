@@ -68,14 +68,14 @@ enum class errc : int {
 
 /// What an error asks of the caller; each `errc`, and the system's own network errors, have one.
 enum class condition : int {
-    misuse = 1,   ///< the call itself is wrong: mend the code
-    contention,   ///< somebody else holds the lock
-    not_owner,    ///< this acquisition does not, or no longer, own the key
-    unreachable,  ///< no answer in time, or no way to the server: another try may succeed
-    not_ready,    ///< the server cannot now: another try may succeed
-    denied,       ///< authentication or permission: waiting cures nothing
-    unusable,     ///< the server, or something between, does not speak as expected
-    stopped,      ///< the caller asked for the end of its wait
+    misuse = 1,  ///< the call itself is wrong: mend the code
+    contention,  ///< somebody else holds the lock
+    not_owner,   ///< this acquisition does not, or no longer, own the key
+    unreachable, ///< no answer in time, or no way to the server: another try may succeed
+    not_ready,   ///< the server cannot now: another try may succeed
+    denied,      ///< authentication or permission: waiting cures nothing
+    unusable,    ///< the server, or something between, does not speak as expected
+    stopped,     ///< the caller asked for the end of its wait
 };
 
 namespace detail {

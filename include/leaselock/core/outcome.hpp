@@ -75,7 +75,7 @@ using ServerText = FixedText<280>;
 struct Outcome {
     Answer answer = Answer::unsent;
     std::error_code cause{}; ///< none when the answer is yes
-    ServerText text{};       ///< the server's error line; for a bad argument, which one and its limit
+    ServerText text{}; ///< the server's error line; for a bad argument, which one and its limit
 
     Outcome() noexcept = default;
     Outcome(Answer a, std::error_code c = {}, std::string_view t = {}) noexcept

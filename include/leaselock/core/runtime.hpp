@@ -50,8 +50,8 @@ public:
     [[nodiscard]] virtual ProcessId process() const noexcept = 0;
 
     /// Runs `entry(argument)` on a new thread that takes no signals, or says why it cannot.
-    [[nodiscard]] virtual std::error_code
-    start_thread(ThreadHandle& handle, void* (*entry)(void*), void* argument) noexcept = 0;
+    [[nodiscard]] virtual std::error_code start_thread(ThreadHandle& handle, void* (*entry)(void*),
+                                                       void* argument) noexcept = 0;
     virtual void join(ThreadHandle handle) noexcept = 0;
     /// For a thread that cannot be joined: it lets go of itself.
     virtual void detach(ThreadHandle handle) noexcept = 0;
@@ -73,8 +73,9 @@ public:
     bool wait_until(const std::atomic<std::uint32_t>& word, std::uint32_t old,
                     Deadline by) noexcept override {
         while (word.load(std::memory_order_acquire) == old) {
-            const std::int64_t left = (by - now()).count();
-            if (left <= 0) return false;
+            const Deadline at = now();
+            if (at >= by) return false;
+            const std::int64_t left = (by - at).count(); // `by` is ahead of a clock above zero
             detail::futex_wait(word, old, left < detail::ns_per_s ? left : detail::ns_per_s);
         }
         return true;
@@ -88,9 +89,7 @@ public:
         return detail::fill_random(bytes.data(), bytes.size());
     }
 
-    [[nodiscard]] ProcessId process() const noexcept override {
-        return detail::process_identity();
-    }
+    [[nodiscard]] ProcessId process() const noexcept override { return detail::process_identity(); }
 
     [[nodiscard]] std::error_code start_thread(ThreadHandle& handle, void* (*entry)(void*),
                                                void* argument) noexcept override {

@@ -76,7 +76,7 @@ public:
                 pollfd alone = interest();
                 detail::wait_ready({&alone, 1}, wake(), runtime_);
             }
-        } while (!finish(replies));
+        } while (!proceed(replies));
     }
 
     /// Begins a call, without waiting; a call that is under way is given up. See `SplitConnection`.
@@ -111,12 +111,14 @@ private:
     [[nodiscard]] static Endpoint endpoint_of(std::string_view url) {
         Endpoint endpoint;
         if (const Outcome outcome = Endpoint::parse(url, endpoint); !outcome) {
-            throw Error{outcome, "parse", "url"};
+            throw Error{outcome, "connect to", "the URL"};
         }
         return endpoint;
     }
 #endif
 
+    /// `finish`, in the process that started the call.
+    [[nodiscard]] bool proceed(std::span<Reply> replies) noexcept;
     void connect() noexcept;
     /// @return whether all replies are in place
     [[nodiscard]] bool advance(std::span<Reply> replies) noexcept;
@@ -174,11 +176,15 @@ inline void HiredisConnection::start(std::span<const Command> commands, Deadline
 }
 
 inline bool HiredisConnection::finish(std::span<Reply> replies) noexcept {
-    if (phase_ == Phase::idle) return true;
-    if (phase_ != Phase::failed && runtime_.process() != process_) {
+    if (phase_ != Phase::idle && phase_ != Phase::failed && runtime_.process() != process_) {
         leave_to_parent();
         fail_here(make_error_code(errc::other_process));
     }
+    return proceed(replies);
+}
+
+inline bool HiredisConnection::proceed(std::span<Reply> replies) noexcept {
+    if (phase_ == Phase::idle) return true;
     if (phase_ != Phase::failed && advance(replies)) {
         phase_ = Phase::idle;
         return true;

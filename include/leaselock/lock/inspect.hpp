@@ -36,8 +36,8 @@ struct Inspection {
     /// Yes when the server answered both questions; else why not, though the state may be known.
     Outcome outcome;
     State state = State::unknown;
-    std::chrono::milliseconds ttl{};  ///< of held
-    FixedText<max_owner_size> owner;  ///< the holder's label, if it set one
+    std::chrono::milliseconds ttl{}; ///< of held
+    FixedText<max_owner_size> owner; ///< the holder's label, if it set one
 };
 
 /// Looks at a lock key: its time to live, and the holder's label; never at its token, of which not
@@ -45,8 +45,9 @@ struct Inspection {
 /// @param timeout how long that may take
 /// Thread-safety: that of the connection. Throws nothing.
 template <Connection C>
-[[nodiscard]] Inspection inspect(C& connection, std::string_view key,
-                                 std::chrono::milliseconds timeout = std::chrono::seconds{1}) noexcept {
+[[nodiscard]] Inspection
+inspect(C& connection, std::string_view key,
+        std::chrono::milliseconds timeout = std::chrono::seconds{1}) noexcept {
     Inspection seen;
     if (key.empty() || key.size() > max_key_size) {
         seen.outcome = {Answer::unsent, errc::invalid_argument, "key must have 1 to 1024 bytes"};
@@ -58,7 +59,9 @@ template <Connection C>
     static_assert(Token::size == 32 && Token::size + max_owner_size == 160);
     const std::array<Command, 2> commands{Command{pttl, key}, Command{label, key}};
     std::array<Reply, 2> replies;
-    connection.call(commands, replies, later(detail::find_runtime(connection).now(), std::clamp(timeout, std::chrono::milliseconds{0}, max_ttl)));
+    connection.call(commands, replies,
+                    later(detail::find_runtime(connection).now(),
+                          std::clamp(timeout, std::chrono::milliseconds{0}, max_ttl)));
 
     if (replies[0].kind != Reply::integer) {
         seen.outcome = classify_failure(replies[0]);

@@ -15,8 +15,8 @@
 
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <stop_token>
@@ -204,7 +204,7 @@ public:
     /// and `unkept` show from the moment at which they set the stop token, while the lease runs out.
     [[nodiscard]] Loss loss() const noexcept {
         (void)owns_lock();
-        return record() != nullptr ? record()->loss() : Loss::none;
+        return record() != nullptr ? record()->term().loss() : Loss::none;
     }
     /// Set when the lease is lost. With a renewer that is at the loss, at the deadline at the latest,
     /// and callbacks run on a thread of the renewer, where they may destroy the guard. Without one it is

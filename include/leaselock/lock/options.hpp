@@ -113,8 +113,7 @@ inline ServerText describe(Flaw flaw, std::chrono::milliseconds ttl,
     case Flaw::owner_too_long: return {"owner label is too long: at most 128 bytes"};
     case Flaw::margin_negative: return {"margin is negative: it must be from 0 to below the ttl"};
     case Flaw::timeout_too_short: return {"timeout is too short: it must be at least 1 ms"};
-    case Flaw::wait_bounds:
-        return {"wait_floor must be at least 1 ms and wait_cap not below it"};
+    case Flaw::wait_bounds: return {"wait_floor must be at least 1 ms and wait_cap not below it"};
     case Flaw::ttl_too_long:
         text.append("ttl is ");
         append_number(text, ttl.count());

@@ -35,8 +35,8 @@ class Renewer {
 public:
     /// Sends nothing and starts nothing. The connection outlives the renewer.
     explicit Renewer(B& backend) noexcept
-        : backend_(backend), runtime_(detail::find_runtime(backend)),
-          process_(runtime_.process()) {}
+        : backend_(backend), runtime_(detail::find_runtime(backend)), process_(runtime_.process()) {
+    }
     Renewer(const Renewer&) = delete;
     Renewer& operator=(const Renewer&) = delete;
     /// Waits for a renewal on its way and for callbacks that run, unless it is called by one of them.
@@ -75,20 +75,22 @@ private:
 template <class B>
 Outcome Renewer<B>::try_keep(LeaseLock<B>& lock, std::chrono::milliseconds max_hold) noexcept {
     if (process_ != runtime_.process()) return {Answer::unsent, errc::other_process};
-    if (!lock.owns_lock() || lock.record()->ending()) return {Answer::unsent, errc::not_held};
+    if (!lock.owns_lock() || lock.record()->term().ending())
+        return {Answer::unsent, errc::not_held};
     detail::LeaseRecord& record = *lock.record();
     if (record.keeper != nullptr) return {Answer::unsent, errc::already_kept};
-    if (max_hold != std::chrono::milliseconds::zero() && max_hold < record.ttl()) {
+    if (max_hold != std::chrono::milliseconds::zero() && max_hold < record.ttl) {
         ServerText text{"max_hold is "};
         detail::append_number(text, max_hold.count());
         text.append(" ms: it must be 0 or at least the ttl of ");
-        detail::append_number(text, record.ttl().count());
+        detail::append_number(text, record.ttl.count());
         return {Answer::unsent, errc::invalid_argument, text.append(" ms").view()};
     }
     if constexpr (!requires { requires B::is_shareable; }) {
         if (lock.state_.backend() == &backend_) {
-            return {Answer::unsent, errc::invalid_argument,
-                    "the renewer's connection is the guard's own, and may not be shared by threads"};
+            return {
+                Answer::unsent, errc::invalid_argument,
+                "the renewer's connection is the guard's own, and may not be shared by threads"};
         }
     }
     if (!record.make_stop_source()) {
@@ -96,7 +98,8 @@ Outcome Renewer<B>::try_keep(LeaseLock<B>& lock, std::chrono::milliseconds max_h
     }
     const std::lock_guard guarded{mutex_};
     if (core_ == nullptr) core_ = new (std::nothrow) detail::RenewerCore<B>{backend_, runtime_};
-    if (core_ == nullptr) return {Answer::unsent, std::make_error_code(std::errc::not_enough_memory)};
+    if (core_ == nullptr)
+        return {Answer::unsent, std::make_error_code(std::errc::not_enough_memory)};
     if (const std::error_code error = core_->start()) {
         return {Answer::unsent, error, "no thread for the renewer"};
     }

@@ -45,6 +45,7 @@ inline constexpr RefusalRow refusal_rows[] = {
     {"NOSCRIPT", errc::script_missing},
     {"FENCE corrupt", errc::fence_corrupt},
     {"FENCE overflow", errc::fence_overflow},
+    {"DENIED", errc::no_permission}, // protected mode
     {"ERR max number of clients", errc::too_many_clients},
     {"ERR max number of clients + cluster connections reached", errc::too_many_clients},
     {"ERR syntax error", errc::syntax},
@@ -80,8 +81,9 @@ constexpr std::string_view unwrap_script_error(std::string_view line) noexcept {
 }
 
 constexpr bool begins_with_words(std::string_view line, std::string_view words) noexcept {
-    return line.starts_with(words) && (line.size() == words.size() || line[words.size()] == ' ' ||
-                                       line[words.size()] == ',' || line[words.size()] == '\'');
+    return line.starts_with(words) &&
+           (line.size() == words.size() || line[words.size()] == ' ' || line[words.size()] == ',' ||
+            line[words.size()] == ':' || line[words.size()] == '\'');
 }
 
 } // namespace detail
@@ -110,7 +112,8 @@ constexpr bool begins_with_words(std::string_view line, std::string_view words) 
     const errc cause = cause_of(reply.text.view());
     Outcome outcome{cause == errc::server_error ? Answer::unknown : Answer::refused, cause,
                     reply.text.view()};
-    if (script != nullptr && (cause == errc::script_not_permitted || cause == errc::no_permission)) {
+    if (script != nullptr &&
+        (cause == errc::script_not_permitted || cause == errc::no_permission)) {
         outcome.text.append(" (the script needs +evalsha +eval ")
             .append(script->permissions)
             .append(")");

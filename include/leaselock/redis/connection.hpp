@@ -12,6 +12,8 @@
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
 
+// clang-format off: version 14 knows no compound requirements
+
 /// A way to one Redis, or to one cluster.
 ///
 /// `call` writes all commands in one go and takes one reply each, in order per key. It never blocks
@@ -19,21 +21,27 @@ inline namespace LEASELOCK_ABI {
 /// carries its own verdict, and a batch that breaks in the middle keeps what arrived. There are as
 /// many replies as commands. Source: design, "The connection".
 template <class C>
-concept Connection =
-    requires(C& c, std::span<const Command> commands, std::span<Reply> replies, Deadline by) {
-        { c.call(commands, replies, by) } noexcept -> std::same_as<void>;
-    };
+concept Connection = requires(C& c, std::span<const Command> commands, std::span<Reply> replies,
+                              Deadline by) {
+    { c.call(commands, replies, by) }
+    noexcept->std::same_as<void>;
+};
 
 /// A connection on which many can be waited for at once, as a quorum does: `start` on each, then
 /// `wait_any` and `finish` until all are there or `by` has passed.
 template <class C>
-concept SplitConnection =
-    Connection<C> && requires(C& c, std::span<C* const> all, std::span<const Command> commands,
-                              std::span<Reply> replies, Deadline by) {
-        { c.start(commands, by) } noexcept -> std::same_as<void>;
-        { c.finish(replies) } noexcept -> std::same_as<bool>; // false: not all there yet
-        { C::wait_any(all, by) } noexcept -> std::same_as<void>;
-    };
+concept SplitConnection = Connection<C> &&
+    requires(C& c, std::span<C* const> all, std::span<const Command> commands,
+             std::span<Reply> replies, Deadline by) {
+    { c.start(commands, by) }
+    noexcept->std::same_as<void>;
+    { c.finish(replies) }
+    noexcept->std::same_as<bool>; // false: not all there yet
+    { C::wait_any(all, by) }
+    noexcept->std::same_as<void>;
+};
+
+// clang-format on
 
 /// A connection that any number of threads may use at once; it says so by `is_shareable`.
 template <class C>

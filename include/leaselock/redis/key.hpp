@@ -29,9 +29,9 @@ namespace detail {
 
 /// CRC-16/XMODEM, a nibble at a time: 32 bytes of table are enough for a key per call.
 [[nodiscard]] constexpr std::uint16_t crc16(std::string_view bytes) noexcept {
-    constexpr std::array<std::uint16_t, 16> table = {
-        0x0000, 0x1021, 0x2042, 0x3063, 0x4084, 0x50a5, 0x60c6, 0x70e7,
-        0x8108, 0x9129, 0xa14a, 0xb16b, 0xc18c, 0xd1ad, 0xe1ce, 0xf1ef};
+    constexpr std::array<std::uint16_t, 16> table = {0x0000, 0x1021, 0x2042, 0x3063, 0x4084, 0x50a5,
+                                                     0x60c6, 0x70e7, 0x8108, 0x9129, 0xa14a, 0xb16b,
+                                                     0xc18c, 0xd1ad, 0xe1ce, 0xf1ef};
     unsigned crc = 0;
     for (const char c : bytes) {
         const unsigned byte = static_cast<unsigned char>(c);

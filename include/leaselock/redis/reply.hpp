@@ -27,9 +27,9 @@ struct Reply {
     };
 
     Kind kind = unsent;
-    std::int64_t number = 0;   ///< of an integer
-    std::error_code cause{};   ///< of unsent and unknown
-    ServerText text{};         ///< of status, string and error; longer ones are cut and flagged
+    std::int64_t number = 0; ///< of an integer
+    std::error_code cause{}; ///< of unsent and unknown
+    ServerText text{};       ///< of status, string and error; longer ones are cut and flagged
 
     void set_unsent(std::error_code why) noexcept { set(unsent, why); }
     void set_unknown(std::error_code why) noexcept { set(unknown, why); }

@@ -28,17 +28,16 @@ struct Script {
     std::string_view permissions;
 };
 
+// clang-format off: a line of a script to a line; examples/ab_experiment.sh reads them here
 namespace scripts {
 
 /// K1 lock, A1 value; 1 deleted, 0 another's, -1 absent.
 inline constexpr Script compare_and_delete{
-    {
-     "local v=redis.call('getex',KEYS[1])\n"
+    {"local v=redis.call('getex',KEYS[1])\n"
      "if v==ARGV[1] then return redis.call('del',KEYS[1]) end\n"
      "return v and 0 or -1",
      "82e087a07c1b3bc0fafefb4a490fe3f059047cbf"},
-    {
-     "local v=redis.call('get',KEYS[1])\n"
+    {"local v=redis.call('get',KEYS[1])\n"
      "if v==ARGV[1] then return redis.call('del',KEYS[1]) end\n"
      "return v and 0 or -1",
      "237dada7b3d01945ed42979a4845cb68e4e147d7"},
@@ -47,13 +46,11 @@ inline constexpr Script compare_and_delete{
 
 /// K1 lock, A1 value, A2 ttl ms; 1 renewed, 0 another's, -1 absent.
 inline constexpr Script compare_and_expire{
-    {
-     "local v=redis.call('getex',KEYS[1])\n"
+    {"local v=redis.call('getex',KEYS[1])\n"
      "if v==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) end\n"
      "return v and 0 or -1",
      "dbce3688d40f5db939ad4d4f0252887f512a082e"},
-    {
-     "local v=redis.call('get',KEYS[1])\n"
+    {"local v=redis.call('get',KEYS[1])\n"
      "if v==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) end\n"
      "return v and 0 or -1",
      "da92cb6fa39ae504b2b46f62ed681cf73e10d2eb"},
@@ -63,14 +60,12 @@ inline constexpr Script compare_and_expire{
 /// K1 lock, A1 old value, A2 new value, A3 ttl ms; 1 adopted, 0 another's, -1 absent; safe to
 /// repeat, since the new value counts as the old one.
 inline constexpr Script compare_and_adopt{
-    {
-     "local v=redis.call('getex',KEYS[1])\n"
+    {"local v=redis.call('getex',KEYS[1])\n"
      "if v~=ARGV[1] and v~=ARGV[2] then return v and 0 or -1 end\n"
      "redis.call('set',KEYS[1],ARGV[2],'PX',ARGV[3])\n"
      "return 1",
      "1fd1dbec0df6bf52fc0c0d0299ae3c4affee2bee"},
-    {
-     "local v=redis.call('get',KEYS[1])\n"
+    {"local v=redis.call('get',KEYS[1])\n"
      "if v~=ARGV[1] and v~=ARGV[2] then return v and 0 or -1 end\n"
      "redis.call('set',KEYS[1],ARGV[2],'PX',ARGV[3])\n"
      "return 1",
@@ -82,8 +77,7 @@ inline constexpr Script compare_and_adopt{
 /// fencing token, "0" another's, "-1" absent. The counter follows the server's clock in microseconds
 /// where that is ahead; its expiry derives from the value, so that an idle day cannot take it back.
 inline constexpr Script compare_and_fence{
-    {
-     "local v=redis.call('getex',KEYS[1])\n"
+    {"local v=redis.call('getex',KEYS[1])\n"
      "if v~=ARGV[1] then return v and '0' or '-1' end\n"
      "local t=redis.call('time')\n"
      "local n=t[1]*1000000+t[2]\n"
@@ -97,8 +91,7 @@ inline constexpr Script compare_and_fence{
      "redis.call('set',KEYS[2],s,'PXAT',string.format('%.0f',math.floor(n/1000)+1+ARGV[2]))\n"
      "return s",
      "ec93e986163570b0bb67c063230b8d87f9c3b6f5"},
-    {
-     "if redis.replicate_commands then redis.replicate_commands() end\n"
+    {"if redis.replicate_commands then redis.replicate_commands() end\n"
      "local v=redis.call('get',KEYS[1])\n"
      "if v~=ARGV[1] then return v and '0' or '-1' end\n"
      "local t=redis.call('time')\n"
@@ -118,5 +111,6 @@ inline constexpr Script compare_and_fence{
 };
 
 } // namespace scripts
+// clang-format on
 } // namespace LEASELOCK_ABI
 } // namespace leaselock

@@ -45,7 +45,7 @@ namespace detail {
 
 template <class C>
 Dialect& find_dialect(C& connection, Dialect& otherwise) noexcept {
-    if constexpr (requires { { connection.dialect() } noexcept -> std::same_as<Dialect&>; }) {
+    if constexpr (requires { connection.dialect(); }) {
         return connection.dialect();
     } else {
         return otherwise;

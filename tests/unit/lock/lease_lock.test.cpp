@@ -501,6 +501,8 @@ struct Bad {
     const char* named;
 };
 
+void PrintTo(const Bad& bad, std::ostream* out) { *out << bad.what; }
+
 class BadArgument : public LockTest, public ::testing::WithParamInterface<Bad> {};
 
 TEST_P(BadArgument, IsRefusedBeforeAnythingIsSent) {

@@ -18,10 +18,11 @@ using namespace std::chrono_literals;
 constexpr Deadline zero{1000s};
 
 struct ScheduleTest : ::testing::Test {
-    void add(RenewalNode& node, std::chrono::nanoseconds ttl, Deadline due, Deadline end,
+    void add(RenewalNode& node, std::chrono::milliseconds ttl, Deadline due, Deadline end,
              Deadline hold = Deadline::max()) {
         ASSERT_TRUE(schedule.reserve());
-        schedule.add(node, ttl, due, end, hold);
+        node.ttl = ttl;
+        schedule.add(node, due, end, hold);
     }
     std::vector<RenewalNode*> take(Deadline now) {
         std::array<RenewalNode*, RenewalSchedule::batch_limit> batch{};
@@ -93,7 +94,7 @@ TEST_F(ScheduleTest, ARenewedLeaseIsDueAThirdOfItsTtlAfterTheSend) {
 
 TEST_F(ScheduleTest, AFailedOneIsTriedAgainSoon) {
     struct Row {
-        std::chrono::nanoseconds ttl;
+        std::chrono::milliseconds ttl;
         std::chrono::nanoseconds retry;
     };
     for (const Row& row : {Row{3s, 100ms}, Row{10ms, 1ms}, Row{10min, 1s}}) {

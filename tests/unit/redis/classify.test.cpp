@@ -54,6 +54,8 @@ constexpr Line refusals[] = {
     {"NOREPLICAS Not enough good replicas to write.", errc::too_few_replicas},
     {"OOM command not allowed when used memory > 'maxmemory'.", errc::out_of_memory},
     {"NOAUTH Authentication required.", errc::not_authenticated},
+    {"DENIED Redis is running in protected mode because protected mode is enabled",
+     errc::no_permission},
     {"WRONGPASS invalid username-password pair or user is disabled.", errc::wrong_password},
     {"NOPERM this user has no permissions to run the 'set' command", errc::no_permission},
     {"WRONGTYPE Operation against a key holding the wrong kind of value", errc::wrong_type},

@@ -11,9 +11,9 @@
 #include <ctime>
 #include <system_error>
 
+#include <csignal>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <csignal>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
@@ -40,7 +40,8 @@ inline void sleep_until_boot_time(std::int64_t ns) noexcept {
     timespec until{};
     until.tv_sec = ns / ns_per_s;
     until.tv_nsec = ns % ns_per_s;
-    while (::clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &until, nullptr) == EINTR) {}
+    while (::clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &until, nullptr) == EINTR) {
+    }
 }
 
 /// Sleeps while `word` is `old`, for `ns` at most; may wake up early. The kernel has no futex on

@@ -18,9 +18,10 @@ namespace detail {
 /// Full jitter: anywhere from the floor to a ceiling that doubles with each attempt, up to the cap.
 /// @param failed attempts so far, from 1
 /// @param random any 64 bits
-[[nodiscard]] constexpr std::chrono::nanoseconds
-backoff(std::chrono::nanoseconds floor, std::chrono::nanoseconds cap, unsigned failed,
-        std::uint64_t random) noexcept {
+[[nodiscard]] constexpr std::chrono::nanoseconds backoff(std::chrono::nanoseconds floor,
+                                                         std::chrono::nanoseconds cap,
+                                                         unsigned failed,
+                                                         std::uint64_t random) noexcept {
     std::chrono::nanoseconds ceiling = floor;
     for (unsigned i = 0; i < failed && ceiling < cap; ++i) ceiling = std::min(cap, ceiling * 2);
     const auto width = static_cast<std::uint64_t>((ceiling - floor).count()) + 1;
@@ -45,8 +46,7 @@ next_attempt(Deadline now, std::chrono::nanoseconds pause,
 }
 
 /// Room for the last attempt's answer: twice what the one before took, at least 1 ms.
-[[nodiscard]] constexpr std::chrono::nanoseconds
-last_lead(std::chrono::nanoseconds took) noexcept {
+[[nodiscard]] constexpr std::chrono::nanoseconds last_lead(std::chrono::nanoseconds took) noexcept {
     return std::max<std::chrono::nanoseconds>(2 * took, std::chrono::milliseconds{1});
 }
 

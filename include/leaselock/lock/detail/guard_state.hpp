@@ -56,7 +56,7 @@ public:
 
 private:
     [[nodiscard]] LeaseView view() const noexcept {
-        return {record_->key(), record_->value(), record_->fence_key(), record_->ttl()};
+        return {record_->key(), record_->value(), record_->fence_key(), record_->ttl_text()};
     }
     static Deadline deadline_at(Record& record, Deadline now) noexcept;
     static void announce_loss(Record& record) noexcept;
@@ -85,8 +85,8 @@ void GuardState<B>::announce_loss(Record& record) noexcept {
 /// The deadline, or the epoch when the lease has ended by `now`; whoever finds it passed says so.
 template <class B>
 Deadline GuardState<B>::deadline_at(Record& record, Deadline now) noexcept {
-    if (record.expire(now) && !record.ending()) announce_loss(record);
-    return record.deadline();
+    if (record.term().expire(now) && !record.term().ending()) announce_loss(record);
+    return record.term().deadline();
 }
 
 template <class B>
@@ -110,7 +110,7 @@ Outcome GuardState<B>::begin_acquisition(Deadline start, Deadline until) noexcep
     if (deadline_at(*record_, start) != Deadline{}) return {Answer::unsent, errc::already_held};
     if (record_->flaw() != Flaw::none) {
         return {Answer::unsent, errc::invalid_argument,
-                describe(record_->flaw(), record_->ttl(), record_->margin()).view()};
+                describe(record_->flaw(), record_->ttl, record_->margin()).view()};
     }
     forget();
     // What an earlier token may have left goes first, and is answered before the next token is
@@ -135,17 +135,16 @@ Outcome GuardState<B>::begin_acquisition(Deadline start, Deadline until) noexcep
 }
 
 template <class B>
-Outcome
-GuardState<B>::acquire(Deadline start, Deadline until,
-                      std::optional<std::chrono::milliseconds>* holder_left) noexcept {
+Outcome GuardState<B>::acquire(Deadline start, Deadline until,
+                               std::optional<std::chrono::milliseconds>* holder_left) noexcept {
     if (Outcome ready = begin_acquisition(start, until); !ready) return ready;
     Record& record = *record_;
     const Deadline before_send = record.runtime().now();
-    const Deadline end = lease_deadline(before_send, record.ttl(), record.margin());
+    const Deadline end = lease_deadline(before_send, record.ttl, record.margin());
     // an answer behind the deadline of the lease is worth nothing
     const Deadline by = std::min({later(start, record.timeout()), end, until});
-    Attempt attempt = Verbs<B>::acquire(*backend_, record.dialect(), view(),
-                                                        holder_left != nullptr, by);
+    Attempt attempt =
+        Verbs<B>::acquire(*backend_, record.dialect(), view(), holder_left != nullptr, by);
     if (holder_left != nullptr) *holder_left = attempt.holder_left;
     return settle(attempt, end, until);
 }
@@ -167,7 +166,7 @@ Outcome GuardState<B>::adopt(const Lease& lease, Deadline start) noexcept {
     if (Outcome ready = begin_acquisition(start, Deadline::max()); !ready) return ready;
     Record& record = *record_;
     const Deadline before_send = record.runtime().now();
-    const Deadline end = lease_deadline(before_send, record.ttl(), record.margin());
+    const Deadline end = lease_deadline(before_send, record.ttl, record.margin());
     const Deadline by = std::min(later(start, record.timeout()), end);
     const auto swap = [&] {
         return Verbs<B>::adopt(*backend_, record.dialect(), view(), lease.value(), by);
@@ -186,7 +185,7 @@ Outcome GuardState<B>::settle(Attempt& attempt, Deadline end, Deadline until) no
     if (attempt.outcome && now < end) {
         record.fencing_token = attempt.fencing_token;
         record.trace = Trace::lease;
-        record.begin(end);
+        record.term().begin(end);
         return attempt.outcome;
     }
     if (attempt.set != Answer::yes && attempt.set != Answer::unknown) return attempt.outcome;
@@ -209,8 +208,7 @@ template <class B>
 Outcome GuardState<B>::clean_up(Deadline start, Deadline until) noexcept {
     Record& record = *record_;
     const Deadline by = std::min(later(start, record.timeout()), std::max(start, until));
-    const Outcome outcome =
-        Verbs<B>::clean_up(*backend_, record.dialect(), view(), by);
+    const Outcome outcome = Verbs<B>::clean_up(*backend_, record.dialect(), view(), by);
     if (outcome.answer == Answer::yes || outcome.answer == Answer::no) record.trace = Trace::none;
     return told(Verb::clean_up, start, outcome);
 }
@@ -242,24 +240,24 @@ Outcome GuardState<B>::renew() noexcept {
     const Deadline before_send = record.runtime().now();
     const Deadline end = deadline_at(record, before_send);
     if (end == Deadline{}) {
-        const bool ended = record.loss() == Loss::expired;
+        const bool ended = record.term().loss() == Loss::expired;
         return told(Verb::renew, before_send,
                     {Answer::unsent, ended ? errc::expired : errc::not_held});
     }
-    Outcome outcome =
-        Verbs<B>::renew(*backend_, record.dialect(), view(),
-                                std::min(later(before_send, record.timeout()), end));
+    Outcome outcome = Verbs<B>::renew(*backend_, record.dialect(), view(),
+                                      std::min(later(before_send, record.timeout()), end));
     const Deadline now = record.runtime().now();
     if (outcome) {
         // a 1 read after the deadline changes nothing
-        const Deadline extended = lease_deadline(before_send, record.ttl(), record.margin());
-        if (!record.extend(now, extended)) outcome = {Answer::unknown, errc::too_late};
+        const Deadline extended = lease_deadline(before_send, record.ttl, record.margin());
+        if (!record.term().extend(now, extended)) outcome = {Answer::unknown, errc::too_late};
     }
     const bool lost = outcome.answer == Answer::no;
     if (lost) record.trace = Trace::none;
-    const bool first = lost && record.lose(outcome.cause == errc::taken ? Loss::taken : Loss::gone);
+    const bool first =
+        lost && record.term().lose(outcome.cause == errc::taken ? Loss::taken : Loss::gone);
     record.tell(Verb::renew, before_send, outcome);
-    if (first && !record.ending()) announce_loss(record);
+    if (first && !record.term().ending()) announce_loss(record);
     if (!lost) (void)deadline_at(record, now);
     return outcome;
 }
@@ -271,15 +269,15 @@ Outcome GuardState<B>::unlock() noexcept {
     if (record.foreign()) return {Answer::unsent, errc::other_process};
     const Deadline start = record.runtime().now();
     (void)deadline_at(record, start); // a lease that has run out is a loss, not a return
-    record.give_back();
+    record.term().give_back();
     forget();
     if (record.trace == Trace::none) {
         return told(Verb::release, start, {Answer::unsent, errc::not_held});
     }
     if (record.trace == Trace::ghost) return clean_up(start, Deadline::max());
 
-    Outcome outcome = Verbs<B>::release(*backend_, record.dialect(), view(),
-                                                later(start, record.timeout()));
+    Outcome outcome =
+        Verbs<B>::release(*backend_, record.dialect(), view(), later(start, record.timeout()));
     record.trace = Trace::released;
     if (outcome.answer == Answer::yes || outcome.answer == Answer::no) {
         record.trace = Trace::none;
@@ -298,8 +296,8 @@ Lease GuardState<B>::detach() noexcept {
 #if LEASELOCK_EXCEPTIONS
     try {
 #endif
-        Lease lease{std::string{record.key()}, std::string{record.value()}, record.ttl()};
-        record.give_back();
+        Lease lease{std::string{record.key()}, std::string{record.value()}, record.ttl};
+        record.term().give_back();
         forget();
         record.trace = Trace::none;
         return lease;

@@ -8,6 +8,8 @@
 #include <leaselock/core/runtime.hpp>
 #include <leaselock/core/token.hpp>
 #include <leaselock/lock/detail/keeper.hpp>
+#include <leaselock/lock/detail/lease_term.hpp>
+#include <leaselock/lock/detail/millisecond_text.hpp>
 #include <leaselock/lock/detail/renewal_schedule.hpp>
 #include <leaselock/lock/options.hpp>
 #include <leaselock/redis/key.hpp>
@@ -42,8 +44,7 @@ enum class Signal : std::uint8_t { none, queued, running };
 /// the guard and reused by its acquisitions.
 ///
 /// A renewer that keeps the lease holds the record too, and moves of the guard do not concern it.
-/// Between the two only `term_` changes: the deadline and the loss in one atomic, so that an
-/// extension and a loss can never both win.
+/// Between the two only the term changes.
 class LeaseRecord : public RenewalNode {
 public:
     struct LetGo {
@@ -63,7 +64,7 @@ public:
     /// The same guard's next record, where a renewer still holds this one. Null: no memory.
     [[nodiscard]] Handle renewed() const noexcept {
         Options options;
-        options.ttl = ttl();
+        options.ttl = ttl;
         options.timeout = timeout();
         options.observer = observer_;
         options.wait_floor = wait_floor();
@@ -89,7 +90,6 @@ public:
 
     [[nodiscard]] Runtime& runtime() const noexcept { return runtime_; }
     [[nodiscard]] Flaw flaw() const noexcept { return flaw_; }
-    [[nodiscard]] std::chrono::milliseconds ttl() const noexcept { return ttl_; }
     [[nodiscard]] std::chrono::nanoseconds margin() const noexcept { return margin_; }
     [[nodiscard]] std::chrono::milliseconds timeout() const noexcept {
         return std::chrono::milliseconds{timeout_ms_};
@@ -108,6 +108,10 @@ public:
     [[nodiscard]] std::string_view owner() const noexcept {
         return value_size_ > Token::size ? value().substr(Token::size + 1) : std::string_view{};
     }
+    /// The ttl in milliseconds, as an argument.
+    [[nodiscard]] std::string_view ttl_text() const noexcept {
+        return {bytes() + key_size_ + value_size_ + fence_size_, ttl_size_};
+    }
     /// Empty without fencing.
     [[nodiscard]] std::string_view fence_key() const noexcept {
         return {bytes() + key_size_ + value_size_, fence_size_};
@@ -120,67 +124,13 @@ public:
     /// Must not be shared.
     void set_token(const Token& token) noexcept {
         std::copy_n(token.view().begin(), Token::size, bytes() + key_size_);
-        term_.store(0, std::memory_order_relaxed);
-        ending_.store(Loss::none, std::memory_order_relaxed);
+        term_.reset();
         stop_ = std::stop_source{std::nostopstate};
         fencing_token = 0;
         release_unanswered = false;
     }
-    void begin(Deadline end) noexcept {
-        term_.store(end.time_since_epoch().count(), std::memory_order_release);
-    }
-
-    /// When the lease ends, or the clock's epoch when it has ended: by what is written down, not by
-    /// the clock.
-    [[nodiscard]] Deadline deadline() const noexcept {
-        const std::int64_t term = term_.load(std::memory_order_acquire);
-        return Deadline{LeaseClock::duration{std::max<std::int64_t>(term, 0)}};
-    }
-    /// Writes down that the deadline has passed, if it has. Whoever finds it so does, and from then
-    /// on nobody can extend the lease. @return whether this call did
-    bool expire(Deadline now) noexcept {
-        std::int64_t term = term_.load(std::memory_order_acquire);
-        while (term > 0 && now.time_since_epoch().count() >= term) {
-            const Loss ending = ending_.load(std::memory_order_acquire);
-            const Loss why = ending == Loss::none ? Loss::expired : ending;
-            if (term_.compare_exchange_weak(term, lost(why))) return true;
-        }
-        return false;
-    }
-    /// Moves the deadline, never to an earlier point, unless the lease has ended by `now`.
-    /// @return whether it is still held
-    bool extend(Deadline now, Deadline end) noexcept {
-        const std::int64_t wanted = end.time_since_epoch().count();
-        std::int64_t term = term_.load(std::memory_order_acquire);
-        while (now.time_since_epoch().count() < term) {
-            if (term >= wanted || term_.compare_exchange_weak(term, wanted)) return true;
-        }
-        return false;
-    }
-    /// Ends a lease that is held. @return whether this call did
-    bool lose(Loss why) noexcept {
-        std::int64_t term = term_.load(std::memory_order_acquire);
-        while (term > 0) {
-            if (term_.compare_exchange_weak(term, lost(why))) return true;
-        }
-        return false;
-    }
-    /// Ends a lease that is given back; a loss stays a loss.
-    void give_back() noexcept {
-        std::int64_t term = term_.load(std::memory_order_acquire);
-        while (term > 0 && !term_.compare_exchange_weak(term, 0)) {}
-    }
-    /// It is renewed no more, for this reason, and runs out.
-    void let_run_out(Loss why) noexcept { ending_.store(why, std::memory_order_release); }
-
-    [[nodiscard]] Loss loss() const noexcept {
-        const std::int64_t term = term_.load(std::memory_order_acquire);
-        return term < 0 ? static_cast<Loss>(-term) : ending_.load(std::memory_order_acquire);
-    }
-    /// Whether the loss has been told already, ahead of the deadline.
-    [[nodiscard]] bool ending() const noexcept {
-        return ending_.load(std::memory_order_acquire) != Loss::none;
-    }
+    [[nodiscard]] LeaseTerm& term() noexcept { return term_; }
+    [[nodiscard]] const LeaseTerm& term() const noexcept { return term_; }
 
     /// Makes the stop source, unless there is one. @return false when there is no memory
     [[nodiscard]] bool make_stop_source() noexcept {
@@ -197,7 +147,7 @@ public:
         return true;
     }
     [[nodiscard]] std::stop_token stop_token() noexcept {
-        if (deadline() == Deadline{} && !stop_.stop_possible()) return stopped_token();
+        if (term_.deadline() == Deadline{} && !stop_.stop_possible()) return stopped_token();
         return make_stop_source() ? stop_.get_token() : stopped_token();
     }
     void request_stop() noexcept { stop_.request_stop(); }
@@ -217,14 +167,14 @@ public:
     void tell(Verb verb, Deadline start, const Outcome& outcome) const noexcept {
         if (observer_ == nullptr) return;
         const Deadline now = runtime_.now();
-        const Deadline end = deadline();
+        const Deadline end = term_.deadline();
         observer_->on_event({verb, key(), outcome, now - start,
                              end > now ? end - now : LeaseClock::duration{}, owner(),
                              fingerprint_of(value())});
     }
     void tell_loss() const noexcept {
         if (observer_ == nullptr) return;
-        tell(Verb::lose, runtime_.now(), {Answer::no, cause_of(loss())});
+        tell(Verb::lose, runtime_.now(), {Answer::no, cause_of(term_.loss())});
     }
 
     // of the guard's own thread
@@ -237,14 +187,14 @@ public:
     // of the renewer, under its mutex
 
     Signal signal = Signal::none;
-    bool signal_tells = false;            ///< the observer has not heard of the loss
+    bool signal_tells = false; ///< the observer has not heard of the loss
     LeaseRecord* next_signal = nullptr;
-    Deadline hold_end = Deadline::max();  ///< of the longest hold that was asked for
+    Deadline hold_end = Deadline::max(); ///< of the longest hold that was asked for
 
 private:
     LeaseRecord(Runtime& runtime, const Options& options, Flaw flaw) noexcept
         : runtime_(runtime), observer_(options.observer), process_(runtime.process()),
-          ttl_(options.ttl), margin_(margin_of(options)), timeout_ms_(clip(options.timeout)),
+          margin_(margin_of(options)), timeout_ms_(clip(options.timeout)),
           wait_floor_ms_(clip(options.wait_floor)), wait_cap_ms_(clip(options.wait_cap)),
           flaw_(flaw) {}
     ~LeaseRecord() = default;
@@ -254,13 +204,17 @@ private:
         const HelperKey fence{key, helper_suffix::fence};
         const std::size_t value_size = Token::size + (owner.empty() ? 0 : 1 + owner.size());
         const std::size_t fence_size = fenced ? fence.size() : 0;
-        void* const memory = ::operator new(
-            sizeof(LeaseRecord) + key.size() + value_size + fence_size, std::nothrow);
+        const MillisecondText ttl_text{options.ttl};
+        void* const memory = ::operator new(sizeof(LeaseRecord) + key.size() + value_size +
+                                                fence_size + ttl_text.view().size(),
+                                            std::nothrow);
         if (memory == nullptr) return nullptr;
         auto* const record = ::new (memory) LeaseRecord(runtime, options, flaw);
+        record->ttl = options.ttl;
         record->key_size_ = static_cast<std::uint16_t>(key.size());
         record->value_size_ = static_cast<std::uint16_t>(value_size);
         record->fence_size_ = static_cast<std::uint16_t>(fence_size);
+        record->ttl_size_ = static_cast<std::uint8_t>(ttl_text.view().size());
         char* out = std::copy(key.begin(), key.end(), record->bytes());
         out = std::fill_n(out, Token::size, '0');
         if (!owner.empty()) {
@@ -268,6 +222,8 @@ private:
             out = std::copy(owner.begin(), owner.end(), out);
         }
         if (fenced) fence.write(out);
+        out += fence_size;
+        std::copy(ttl_text.view().begin(), ttl_text.view().end(), out);
         return record;
     }
     void let_go() noexcept {
@@ -276,9 +232,6 @@ private:
         ::operator delete(this);
     }
 
-    static constexpr std::int64_t lost(Loss why) noexcept {
-        return -static_cast<std::int64_t>(why);
-    }
     static constexpr std::int32_t clip(std::chrono::milliseconds span) noexcept {
         const std::chrono::milliseconds none{0};
         return static_cast<std::int32_t>(std::clamp(span, none, max_ttl).count());
@@ -289,12 +242,10 @@ private:
         return reinterpret_cast<const char*>(this + 1);
     }
 
-    /// Above zero: the deadline in ns of the lease clock. Zero: no lease. Below: minus its Loss.
-    std::atomic<std::int64_t> term_{0};
+    LeaseTerm term_;
     Runtime& runtime_;
     Observer* observer_;
     ProcessId process_;
-    std::chrono::milliseconds ttl_;
     std::chrono::nanoseconds margin_;
     std::stop_source stop_{std::nostopstate};
     std::atomic<std::uint32_t> references_{1};
@@ -304,7 +255,7 @@ private:
     std::uint16_t key_size_ = 0;
     std::uint16_t value_size_ = 0;
     std::uint16_t fence_size_ = 0;
-    std::atomic<Loss> ending_{Loss::none}; ///< why it is let run out, if it is
+    std::uint8_t ttl_size_ = 0;
     Flaw flaw_;
     Dialect dialect_; ///< used where the connection has none of its own
 };

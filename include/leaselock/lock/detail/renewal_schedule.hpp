@@ -24,10 +24,10 @@ inline constexpr std::uint32_t not_queued = UINT32_MAX;
 /// What the schedule knows of a lease; part of the lease's own record, so that keeping one costs
 /// two pointers besides.
 struct RenewalNode {
-    std::chrono::nanoseconds renewal_ttl{};
-    Deadline due{};   ///< of the next renewal
+    std::chrono::milliseconds ttl{};
+    Deadline due{};       ///< of the next renewal
     Deadline confirmed{}; ///< the end of the lease, as last confirmed
-    Deadline watch{}; ///< when the watcher has to look: the end, or the longest hold before it
+    Deadline watch{};     ///< when the watcher has to look: the end, or the longest hold before it
     std::uint32_t waiting_at = not_queued;
     std::uint32_t ready_at = not_queued;
     std::uint32_t watched_at = not_queued;
@@ -116,10 +116,8 @@ public:
         return true;
     }
 
-    /// Takes a lease up, behind `reserve`; its first renewal is due at `due`.
-    void add(RenewalNode& node, std::chrono::nanoseconds ttl, Deadline due, Deadline end,
-             Deadline hold_end) noexcept {
-        node.renewal_ttl = ttl;
+    /// Takes a lease up, behind `reserve`; its first renewal is due at `due`, by the node's ttl.
+    void add(RenewalNode& node, Deadline due, Deadline end, Deadline hold_end) noexcept {
         node.due = due;
         node.confirmed = end;
         node.watch = std::min(end, hold_end);
@@ -168,10 +166,11 @@ public:
         while (size < batch.size() && !ready_.empty()) {
             RenewalNode& node = ready_.top();
             ready_.remove(node);
-            longest = std::min(longest, try_limit(node.renewal_ttl));
+            longest = std::min(longest, try_limit(node.ttl));
             batch[size++] = &node;
         }
-        if (size != 0) by = std::min(later(now, longest), std::max(later(now, longest / 4), spare()));
+        if (size != 0)
+            by = std::min(later(now, longest), std::max(later(now, longest / 4), spare()));
         return size;
     }
 
@@ -180,12 +179,12 @@ public:
         node.confirmed = end;
         node.watch = std::min(end, hold_end);
         watched_.moved(node);
-        node.due = later(sent, node.renewal_ttl / 3);
+        node.due = later(sent, std::chrono::nanoseconds{node.ttl} / 3);
         waiting_.push(node);
     }
     /// Nothing is proved: tried again soon, inside the lease.
     void failed(RenewalNode& node, Deadline now) noexcept {
-        node.due = later(now, retry_after(node.renewal_ttl));
+        node.due = later(now, retry_after(node.ttl));
         waiting_.push(node);
     }
 
@@ -217,7 +216,7 @@ private:
     [[nodiscard]] Deadline spare() const noexcept {
         if (watched_.empty()) return Deadline::max();
         const RenewalNode& first = watched_.top();
-        return later(first.confirmed, -try_limit(first.renewal_ttl));
+        return later(first.confirmed, -try_limit(first.ttl));
     }
 
     NodeHeap<&RenewalNode::due, &RenewalNode::waiting_at> waiting_;

@@ -10,6 +10,7 @@
 #include <leaselock/lock/detail/renewal_schedule.hpp>
 #include <leaselock/lock/detail/signaller.hpp>
 #include <leaselock/lock/detail/verbs.hpp>
+#include <leaselock/lock/detail/workers.hpp>
 
 #include <algorithm>
 #include <array>
@@ -18,10 +19,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <new>
 #include <span>
 #include <system_error>
-#include <thread>
 
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
@@ -38,10 +37,13 @@ namespace detail {
 template <class B>
 class RenewerCore final : public Keeper {
     using Guarded = std::unique_lock<std::mutex>;
+    using Threads = Workers<RenewerCore>;
+    using Worker = typename Threads::Worker;
+    friend Threads;
 
 public:
     RenewerCore(B& backend, Runtime& runtime) noexcept
-        : backend_(backend), runtime_(runtime), signaller_(runtime) {}
+        : backend_(backend), runtime_(runtime), signaller_(runtime), workers_(runtime) {}
 
     void retain() noexcept override { references_.fetch_add(1, std::memory_order_relaxed); }
     void release() noexcept override {
@@ -51,12 +53,13 @@ public:
     /// Starts the two threads that it takes at least, once.
     [[nodiscard]] std::error_code start() noexcept {
         const Guarded lock{mutex_};
-        if (io_ == nullptr) {
-            if (const auto error = start_worker(&RenewerCore::renew_loop, io_)) return error;
+        if (!renews_) {
+            if (const auto error = start_worker(&RenewerCore::renew_loop)) return error;
+            renews_ = true;
         }
-        if (workers_->next == nullptr) {
-            Worker* watcher = nullptr;
-            if (const auto error = start_worker(&RenewerCore::watch_loop, watcher)) return error;
+        if (!watches_) {
+            if (const auto error = start_worker(&RenewerCore::watch_loop)) return error;
+            watches_ = true;
         }
         return {};
     }
@@ -70,7 +73,7 @@ public:
             max_hold == std::chrono::milliseconds::zero() ? Deadline::max() : later(now, max_hold);
         record.signal = Signal::none;
         (void)record.share().release(); // the schedule's
-        schedule_.add(record, record.ttl(), now, record.deadline(), record.hold_end);
+        schedule_.add(record, now, record.term().deadline(), record.hold_end);
         wake(io_word_);
         wake(watch_word_);
         return true;
@@ -89,11 +92,11 @@ public:
         stopping_ = true;
         while (schedule_.next_watched() != nullptr) {
             LeaseRecord& record = record_of(*schedule_.next_watched());
-            if (record.expire(runtime_.now())) {
+            if (record.term().expire(runtime_.now())) {
                 signaller_.queue(record, true);
             } else {
-                const bool held = record.deadline() != Deadline{};
-                if (held) record.let_run_out(Loss::unkept);
+                const bool held = record.term().deadline() != Deadline{};
+                if (held) record.term().let_run_out(Loss::unkept);
                 signaller_.queue(record, held);
             }
             drop(record);
@@ -101,35 +104,16 @@ public:
         wake(io_word_);
         wake(watch_word_);
         signaller_.run(lock);
-        while (Worker* const worker = workers_) {
-            workers_ = worker->next;
-            worker->alone = worker->thread == std::this_thread::get_id();
-            lock.unlock();
-            if (worker->alone) {
-                runtime_.detach(worker->handle);
-            } else {
-                runtime_.join(worker->handle);
-                delete worker;
-            }
-            lock.lock();
-        }
+        workers_.join(lock);
     }
 
 private:
     ~RenewerCore() = default;
 
-    struct Worker {
-        RenewerCore* core;
-        void (RenewerCore::*loop)(Worker&, Guarded&) noexcept;
-        ThreadHandle handle{};
-        std::thread::id thread{};
-        bool alone = false; ///< nobody joins it: it ends, and deletes this, by itself
-        Worker* next = nullptr;
-    };
-
     static LeaseRecord& record_of(RenewalNode& node) noexcept {
         // every node of the schedule is a record: `keep` takes no other
-        return static_cast<LeaseRecord&>(node); // NOLINT(cppcoreguidelines-pro-type-static-cast-downcast)
+        return static_cast<LeaseRecord&>(
+            node); // NOLINT(cppcoreguidelines-pro-type-static-cast-downcast)
     }
 
     void wake(std::atomic<std::uint32_t>& word) noexcept {
@@ -151,37 +135,16 @@ private:
         const LeaseRecord::Handle schedules{&record};
     }
 
-    [[nodiscard]] std::error_code start_worker(void (RenewerCore::*loop)(Worker&, Guarded&) noexcept,
-                                               Worker*& worker) noexcept {
-        auto* const fresh = new (std::nothrow) Worker{this, loop};
-        if (fresh == nullptr) return std::make_error_code(std::errc::not_enough_memory);
+    [[nodiscard]] std::error_code start_worker(typename Threads::Loop loop) noexcept {
         retain(); // the thread's
-        // the mutex is held: the thread waits for it before it looks at its own handle
-        if (const auto error = runtime_.start_thread(fresh->handle, &RenewerCore::run, fresh)) {
-            references_.fetch_sub(1, std::memory_order_relaxed);
-            delete fresh;
-            return error;
-        }
-        fresh->next = workers_;
-        workers_ = fresh;
-        worker = fresh;
-        return {};
+        const std::error_code error = workers_.start(*this, loop);
+        if (error) references_.fetch_sub(1, std::memory_order_relaxed);
+        return error;
     }
-    static void* run(void* argument) noexcept {
-        Worker& self = *static_cast<Worker*>(argument);
-        RenewerCore* const core = self.core;
-        {
-            Guarded lock{core->mutex_};
-            self.thread = std::this_thread::get_id();
-            (core->*self.loop)(self, lock);
-            if (self.alone) delete &self;
-        }
-        core->release();
-        return nullptr;
-    }
+
     // --- the thread that renews
 
-    void renew_loop(Worker& /*self*/, Guarded& lock) noexcept {
+    void renew_loop(const Worker& /*self*/, Guarded& lock) noexcept {
         while (!stopping_) {
             const Deadline now = runtime_.now();
             const Deadline next = std::max(schedule_.next_batch(), pause_until_);
@@ -199,9 +162,10 @@ private:
         batch_.size = 0;
         for (std::size_t i = 0; i < taken; ++i) {
             LeaseRecord& record = record_of(*nodes_[i]);
-            if (record.deadline() == Deadline{}) continue; // ended: the watch sees to the rest
+            if (record.term().deadline() == Deadline{})
+                continue; // ended: the watch sees to the rest
             held_[batch_.size] = record.share();
-            batch_.leases[batch_.size++] = {record.key(), record.value(), {}, record.ttl()};
+            batch_.leases[batch_.size++] = {record.key(), record.value(), {}, record.ttl_text()};
         }
         if (batch_.size == 0) return;
         lock.unlock();
@@ -215,30 +179,32 @@ private:
             all_unsent = all_unsent && outcome.answer == Answer::unsent;
             // a 1 read after the deadline changes nothing
             if (outcome &&
-                !record.extend(read, lease_deadline(sent, record.ttl(), record.margin()))) {
+                !record.term().extend(read, lease_deadline(sent, record.ttl, record.margin()))) {
                 outcome = {Answer::unknown, errc::too_late};
             }
             // what was given back meanwhile is nobody's renewal any more
-            if (record.deadline() != Deadline{}) record.tell(Verb::renew, sent, outcome);
+            if (record.term().deadline() != Deadline{}) record.tell(Verb::renew, sent, outcome);
         }
         lock.lock();
-        for (std::size_t i = 0; i < batch_.size; ++i) conclude(*held_[i], batch_.outcomes[i], sent, read);
+        for (std::size_t i = 0; i < batch_.size; ++i)
+            conclude(*held_[i], batch_.outcomes[i], sent, read);
         if (all_unsent) pause_until_ = later(read, pause());
         lock.unlock();
         for (std::size_t i = 0; i < batch_.size; ++i) held_[i].reset();
         lock.lock();
     }
 
-    void conclude(LeaseRecord& record, const Outcome& outcome, Deadline sent, Deadline read) noexcept {
+    void conclude(LeaseRecord& record, const Outcome& outcome, Deadline sent,
+                  Deadline read) noexcept {
         if (!RenewalSchedule::holds(record)) return; // forgotten while it was on its way
         if (outcome.answer == Answer::no) {
             const Loss why = outcome.cause == errc::taken ? Loss::taken : Loss::gone;
-            signaller_.queue(record, record.lose(why));
+            signaller_.queue(record, record.term().lose(why));
             drop(record);
             wake(watch_word_);
         } else if (outcome) {
-            schedule_.renewed(record, sent, record.deadline(), record.hold_end);
-        } else if (record.deadline() != Deadline{}) {
+            schedule_.renewed(record, sent, record.term().deadline(), record.hold_end);
+        } else if (record.term().deadline() != Deadline{}) {
             schedule_.failed(record, read);
         }
     }
@@ -247,14 +213,14 @@ private:
     [[nodiscard]] std::chrono::nanoseconds pause() const noexcept {
         std::chrono::nanoseconds shortest = std::chrono::milliseconds{100};
         for (std::size_t i = 0; i < batch_.size; ++i) {
-            shortest = std::min(shortest, RenewalSchedule::retry_after(batch_.leases[i].ttl));
+            shortest = std::min(shortest, RenewalSchedule::retry_after(held_[i]->ttl));
         }
         return shortest;
     }
 
     // --- the threads that watch and signal
 
-    void watch_loop(Worker& self, Guarded& lock) noexcept {
+    void watch_loop(const Worker& self, Guarded& lock) noexcept {
         while (!stopping_) {
             if (watcher_ != nullptr && watcher_ != &self) {
                 ++resting_;
@@ -283,14 +249,14 @@ private:
         while (RenewalNode* const node = schedule_.next_watched()) {
             if (node->watch > now) return;
             LeaseRecord& record = record_of(*node);
-            const bool expired = record.expire(now);
-            const Deadline end = record.deadline();
+            const bool expired = record.term().expire(now);
+            const Deadline end = record.term().deadline();
             if (end != Deadline{} && now < record.hold_end) {
                 schedule_.watch_until(*node, std::min(end, record.hold_end)); // renewed just now
                 continue;
             }
             const bool held = end != Deadline{};
-            if (held) record.let_run_out(Loss::max_hold);
+            if (held) record.term().let_run_out(Loss::max_hold);
             // where the guard noticed first, it has told the observer
             signaller_.queue(record, expired || held);
             drop(record);
@@ -302,8 +268,7 @@ private:
     void hand_over_the_watch() noexcept {
         watcher_ = nullptr;
         if (resting_ != 0) return wake(watch_word_);
-        Worker* understudy = nullptr;
-        (void)start_worker(&RenewerCore::watch_loop, understudy);
+        (void)start_worker(&RenewerCore::watch_loop);
     }
 
     B& backend_;
@@ -312,9 +277,10 @@ private:
     std::mutex mutex_;
     RenewalSchedule schedule_;
     Signaller signaller_;
-    Worker* workers_ = nullptr;
-    Worker* io_ = nullptr;
-    Worker* watcher_ = nullptr;
+    Threads workers_;
+    bool renews_ = false;  ///< there is a thread for it
+    bool watches_ = false; ///< there is at least one
+    const Worker* watcher_ = nullptr;
     std::size_t resting_ = 0; ///< threads that could take the watch
     bool stopping_ = false;
     Deadline pause_until_{};

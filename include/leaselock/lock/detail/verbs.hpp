@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -25,29 +24,14 @@ inline namespace LEASELOCK_ABI {
 namespace detail {
 
 /// How long a fence counter outlives its last issue.
-inline constexpr std::chrono::milliseconds fence_keep = std::chrono::hours{24};
-
-/// Milliseconds in decimal, as an argument.
-class MillisecondText {
-public:
-    MillisecondText() noexcept = default;
-    explicit MillisecondText(std::chrono::milliseconds span) noexcept
-        : size_(static_cast<std::size_t>(
-              std::to_chars(digits_.data(), digits_.data() + digits_.size(), span.count()).ptr -
-              digits_.data())) {}
-    [[nodiscard]] std::string_view view() const noexcept { return {digits_.data(), size_}; }
-
-private:
-    std::array<char, 20> digits_{};
-    std::size_t size_ = 0;
-};
+inline constexpr std::string_view fence_keep = "86400000"; // ms: a day
 
 /// What one acquisition is about; views into a guard's record.
 struct LeaseView {
     std::string_view key;
     std::string_view value;
     std::string_view fence_key; ///< empty without fencing
-    std::chrono::milliseconds ttl{};
+    std::string_view ttl;       ///< in milliseconds
 };
 
 /// The end of one attempt to acquire or to adopt.
@@ -67,11 +51,10 @@ struct RenewalBatch {
     std::array<Outcome, limit> outcomes;
     std::size_t size = 0;
 
-    std::array<MillisecondText, limit> ttls;
     std::array<ScriptCall, limit> calls;
     std::array<Command, limit> commands;
     std::array<Reply, limit> replies;
-    std::array<std::size_t, limit> pending{};  ///< which leases the commands are about
+    std::array<std::size_t, limit> pending{}; ///< which leases the commands are about
     std::array<ScriptStep, limit> steps{};
 };
 
@@ -86,9 +69,8 @@ struct Verbs {
     /// where the caller waits.
     static Attempt acquire(B& connection, Dialect& own, const LeaseView& lease, bool waiting,
                            Deadline by) noexcept {
-        const MillisecondText ttl{lease.ttl};
-        const std::array<std::string_view, 6> set{"SET", lease.key, lease.value, "NX", "PX",
-                                                  ttl.view()};
+        const std::array<std::string_view, 6> set{"SET", lease.key, lease.value,
+                                                  "NX",  "PX",      lease.ttl};
         const Command set_command{set, lease.key};
         if (lease.fence_key.empty() && !waiting) {
             Attempt attempt;
@@ -104,9 +86,8 @@ struct Verbs {
     /// compare-and-adopt, with compare-and-fence behind it where fencing is on.
     static Attempt adopt(B& connection, Dialect& own, const LeaseView& lease,
                          std::string_view old_value, Deadline by) noexcept {
-        const MillisecondText ttl{lease.ttl};
-        ScriptCall swap{scripts::compare_and_adopt, lease.key, {},
-                        {old_value, lease.value, ttl.view()}};
+        ScriptCall swap{
+            scripts::compare_and_adopt, lease.key, {}, {old_value, lease.value, lease.ttl}};
         return take(connection, own, lease, swap.command(find_dialect(connection, own)), &swap,
                     false, by);
     }
@@ -114,21 +95,17 @@ struct Verbs {
     /// compare-and-expire.
     static Outcome renew(B& connection, Dialect& own, const LeaseView& lease,
                          Deadline by) noexcept {
-        const MillisecondText ttl{lease.ttl};
-        ScriptCall call{scripts::compare_and_expire, lease.key, {}, {lease.value, ttl.view()}};
+        ScriptCall call{scripts::compare_and_expire, lease.key, {}, {lease.value, lease.ttl}};
         return compare(connection, own, call, by);
     }
 
     /// compare-and-expire of all leases of a batch, in one write. Those that the server does not
     /// know the script for are sent again, in one write, the first as text.
-    static void renew_many(B& connection, Dialect& own, RenewalBatch& batch,
-                           Deadline by) noexcept {
+    static void renew_many(B& connection, Dialect& own, RenewalBatch& batch, Deadline by) noexcept {
         Dialect& dialect = find_dialect(connection, own);
         for (std::size_t i = 0; i < batch.size; ++i) {
             const LeaseView& lease = batch.leases[i];
-            batch.ttls[i] = MillisecondText{lease.ttl};
-            batch.calls[i] = {scripts::compare_and_expire, lease.key, {},
-                              {lease.value, batch.ttls[i].view()}};
+            batch.calls[i] = {scripts::compare_and_expire, lease.key, {}, {lease.value, lease.ttl}};
             batch.pending[i] = i;
             batch.steps[i] = ScriptStep::done;
         }
@@ -138,8 +115,8 @@ struct Verbs {
             for (std::size_t i = 0; i < count; ++i) {
                 const std::size_t lease = batch.pending[i];
                 // one text serves them all, but for a cluster, where the others live elsewhere
-                const bool text = batch.steps[lease] == ScriptStep::send_text &&
-                                  (!as_text || round > 1);
+                const bool text =
+                    batch.steps[lease] == ScriptStep::send_text && (!as_text || round > 1);
                 as_text = as_text || text;
                 batch.commands[i] = batch.calls[lease].command(dialect, text);
             }
@@ -194,9 +171,8 @@ private:
                         ScriptCall* swap, bool waiting, Deadline by) noexcept {
         Dialect& dialect = find_dialect(connection, own);
         const bool fencing = !lease.fence_key.empty();
-        const MillisecondText keep{fence_keep};
-        ScriptCall fence{scripts::compare_and_fence, lease.key, lease.fence_key,
-                         {lease.value, keep.view()}};
+        ScriptCall fence{
+            scripts::compare_and_fence, lease.key, lease.fence_key, {lease.value, fence_keep}};
         const std::array<std::string_view, 2> pttl{"PTTL", lease.key};
         std::array<Command, 3> commands{first};
         std::size_t count = 1;

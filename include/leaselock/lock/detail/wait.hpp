@@ -56,8 +56,9 @@ struct Wait {
             const Deadline now = runtime.now();
             std::uint64_t random = 0;
             (void)runtime.fill_random(std::as_writable_bytes(std::span{&random, 1}));
-            const std::optional<Deadline> next = next_attempt(
-                now, backoff(floor, cap, failed, random), holder_left, until, last_lead(now - start));
+            const std::optional<Deadline> next =
+                next_attempt(now, backoff(floor, cap, failed, random), holder_left, until,
+                             last_lead(now - start));
             if (!sleeper.sleep_until(next.value_or(until))) {
                 outcome.cause = make_error_code(errc::stopped);
                 return outcome;
