@@ -475,7 +475,7 @@ void work_through_orders(std::span<char*> arguments) {
     }
 }
 
-bool play_crowd(const char* number, const std::string& url, const std::string& prefix,
+bool play_crowd(const char* heading, const std::string& url, const std::string& prefix,
                 const example::CrowdOptions& options) {
     std::printf(
         "\n== %s%d processes, %d orders, and somebody who stops and kills them (seed %llu)\n"
@@ -483,7 +483,7 @@ bool play_crowd(const char* number, const std::string& url, const std::string& p
         "store checks.\nHolders are stopped at work, or right behind their check, until another "
         "has "
         "taken their order;\nothers are killed, and replaced.\n",
-        number, options.workers, options.orders, static_cast<unsigned long long>(options.seed),
+        heading, options.workers, options.orders, static_cast<unsigned long long>(options.seed),
         static_cast<long long>(options.lease.count()));
     std::fflush(stdout);
     const std::string lease = std::to_string(options.lease.count());

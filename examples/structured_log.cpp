@@ -2,10 +2,21 @@
 
 /// An observer that writes one log line an outcome and counts outcomes for Prometheus. Copy what you
 /// need. It runs on the in-memory Redis, so that every kind of answer can be had on demand.
+///
+/// Verb and answer together tell what a line is about. The same "not yours" reads quite differently:
+///
+///   verb=acquire answer=no   busy: somebody else's job. Normal
+///   verb=wait answer=no      busy to the end of the wait. Normal, if that is what the caller wants
+///   verb=renew answer=no     the lease is lost in the middle of the work
+///   verb=renew answer=...    unknown, unsent, refused: a try that failed. The lease runs on, another follows
+///   verb=lose answer=no      a lease has ended that was not given back; once for each, with the reason
+///   verb=release answer=no   the work outlived its lease: look at what it wrote
 
 #include <leaselock/core/fixed_text.hpp>
 #include <leaselock/core/observer.hpp>
+#include <leaselock/lock/lease.hpp>
 #include <leaselock/lock/lease_lock.hpp>
+#include <leaselock/lock/renewer.hpp>
 #include <leaselock/testing/manual_runtime.hpp>
 #include <leaselock/testing/memory_connection.hpp>
 #include <leaselock/testing/memory_redis.hpp>
@@ -16,6 +27,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -58,10 +70,10 @@ private:
     leaselock::FixedText<2048> text_; // an observer must not throw: no heap
 };
 
-/// What deserves attention: a lease that was lost, and whatever is neither yes nor busy.
+/// What deserves attention: whatever is neither yes nor busy.
 bool is_worth_a_warning(const Event& event) noexcept {
     if (event.outcome.answer == Answer::yes) return false;
-    return event.outcome.cause != leaselock::errc::busy || event.verb != Verb::acquire;
+    return event.outcome.cause != leaselock::errc::busy;
 }
 
 void log(const Event& event) noexcept {
@@ -119,7 +131,8 @@ public:
     }
 
 private:
-    static constexpr std::array verbs{Verb::acquire, Verb::renew, Verb::release, Verb::clean_up};
+    static constexpr std::array verbs{Verb::acquire, Verb::renew, Verb::release, Verb::clean_up,
+                                      Verb::wait,    Verb::adopt, Verb::lose};
     static constexpr std::array answers{Answer::yes, Answer::no, Answer::refused, Answer::unsent,
                                         Answer::unknown};
     struct Series {
@@ -131,6 +144,7 @@ private:
 
 // --- both --------------------------------------------------------------------------------------
 
+/// Called by whatever thread has an outcome: a renewer's too.
 class Watch final : public leaselock::Observer {
 public:
     void on_event(const Event& event) noexcept override {
@@ -172,7 +186,25 @@ void work_with(Watch& watch) {
         (void)lock.try_acquire(); // refused
         redis.go_down();
         (void)lock.try_acquire(); // unsent
+        redis.come_up();
     }
+    {
+        server.set("lock:invoice", "the token of somebody else", 25ms);
+        leaselock::LeaseLock lock{redis, "lock:invoice", options, std::defer_lock};
+        (void)lock.try_acquire_for(1s); // acquire: no, until it is yes; wait: yes
+        const leaselock::Lease lease = lock.detach();
+        const leaselock::LeaseLock next{redis, lease, std::adopt_lock, options};     // adopt: yes
+        const leaselock::LeaseLock too_late{redis, lease, std::adopt_lock, options}; // adopt: no
+    }
+    {
+        leaselock::Renewer renewer{redis};
+        leaselock::LeaseLock lock{redis, "lock:export", options};
+        (void)renewer.try_keep(lock);
+        runtime.advance(1s);                 // renew: yes
+        redis.always({Fault::lost_request}); // the network is cut
+        runtime.advance(10s);                // renew: unknown, again and again; lose
+        redis.come_up();
+    } // release: no
 }
 
 } // namespace
@@ -182,8 +214,32 @@ int main() {
     work_with(watch);
     std::printf("\n");
     watch.counters.print();
-    const bool complete = watch.counters.outcomes(Verb::acquire, Answer::yes) == 3 &&
-                          watch.counters.outcomes(Verb::renew, Answer::no) == 1 &&
-                          watch.counters.outcomes(Verb::release, Answer::no) == 1;
+
+    struct Expected {
+        Verb verb;
+        Answer answer;
+        std::uint64_t times; ///< 0: at least twice
+    };
+    bool complete = true;
+    for (const auto& [verb, answer, times] : {
+             Expected{Verb::acquire, Answer::yes, 5},
+             Expected{Verb::renew, Answer::yes, 2},
+             Expected{Verb::renew, Answer::no, 1},
+             Expected{Verb::renew, Answer::unknown, 0},
+             Expected{Verb::release, Answer::yes, 2},
+             Expected{Verb::release, Answer::no, 2},
+             Expected{Verb::clean_up, Answer::yes, 1},
+             Expected{Verb::wait, Answer::yes, 1},
+             Expected{Verb::adopt, Answer::yes, 1},
+             Expected{Verb::adopt, Answer::no, 1},
+             Expected{Verb::lose, Answer::no, 3},
+         }) {
+        const std::uint64_t counted = watch.counters.outcomes(verb, answer);
+        if (times == 0 ? counted >= 2 : counted == times) continue;
+        std::fprintf(stderr, "structured_log: unexpected count of verb=%s answer=%s: %llu\n",
+                     std::string{to_string(verb)}.c_str(), std::string{to_string(answer)}.c_str(),
+                     static_cast<unsigned long long>(counted));
+        complete = false;
+    }
     return complete ? 0 : 1;
 }

@@ -112,8 +112,8 @@ private:
 
     static LeaseRecord& record_of(RenewalNode& node) noexcept {
         // every node of the schedule is a record: `keep` takes no other
-        return static_cast<LeaseRecord&>(
-            node); // NOLINT(cppcoreguidelines-pro-type-static-cast-downcast)
+        // NOLINTNEXTLINE(cppcoreguidelines-pro-type-static-cast-downcast)
+        return static_cast<LeaseRecord&>(node);
     }
 
     void wake(std::atomic<std::uint32_t>& word) noexcept {
