@@ -8,6 +8,7 @@
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/hiredis/endpoint.hpp>
 #include <leaselock/hiredis/hiredis_connection.hpp>
+#include <leaselock/hiredis/multiplexed_connection.hpp>
 #include <leaselock/lock/inspect.hpp>
 #include <leaselock/lock/lease.hpp>
 #include <leaselock/lock/lease_lock.hpp>

@@ -47,6 +47,17 @@ struct Endpoint {
     /// @throws std::bad_alloc
     static Outcome parse(std::string_view url, Endpoint& result);
 
+#if LEASELOCK_EXCEPTIONS
+    /// `parse` that throws. @throws Error for a malformed URL; std::bad_alloc
+    [[nodiscard]] static Endpoint from_url(std::string_view url) {
+        Endpoint endpoint;
+        if (const Outcome outcome = parse(url, endpoint); !outcome) {
+            throw Error{outcome, "connect to", "the URL"};
+        }
+        return endpoint;
+    }
+#endif
+
     /// Whether every field is within its limits; the outcome is as that of `parse`.
     [[nodiscard]] Outcome check() const noexcept;
 

@@ -51,7 +51,7 @@ public:
     /// @param url as `Endpoint::parse` reads it
     /// @throws Error for a malformed URL; it connects to nothing yet
     explicit HiredisConnection(std::string_view url, Runtime& runtime = system_runtime())
-        : HiredisConnection(endpoint_of(url), runtime) {}
+        : HiredisConnection(Endpoint::from_url(url), runtime) {}
 #endif
 
     /// @param endpoint if its fields are out of their limits, every call answers unsent and says so
@@ -106,16 +106,6 @@ private:
         exchanging, ///< it is on the stream
         failed,     ///< it has failed, and its verdicts wait to be fetched
     };
-
-#if LEASELOCK_EXCEPTIONS
-    [[nodiscard]] static Endpoint endpoint_of(std::string_view url) {
-        Endpoint endpoint;
-        if (const Outcome outcome = Endpoint::parse(url, endpoint); !outcome) {
-            throw Error{outcome, "connect to", "the URL"};
-        }
-        return endpoint;
-    }
-#endif
 
     /// `finish`, in the process that started the call.
     [[nodiscard]] bool proceed(std::span<Reply> replies) noexcept;

@@ -30,15 +30,21 @@ public:
 
     /// Replaces what is there by `commands`. @return false, with nothing there, for want of memory
     [[nodiscard]] bool write(std::span<const Command> commands) noexcept {
-        size_ = 0;
-        std::size_t room = 0; // an upper bound
+        clear();
+        return append(commands);
+    }
+    void clear() noexcept { size_ = 0; }
+
+    /// Adds `commands` behind what is there. @return false, with nothing added, for want of memory
+    [[nodiscard]] bool append(std::span<const Command> commands) noexcept {
+        std::size_t room = size_; // an upper bound
         for (const Command& command : commands) {
             room += longest_number;
             for (const std::string_view word : command.argv)
                 room += longest_number + word.size() + 2;
         }
         if (!reserve(room)) return false;
-        char* end = bytes_;
+        char* end = bytes_ + size_;
         for (const Command& command : commands) {
             end = put_number(end, '*', command.argv.size());
             for (const std::string_view word : command.argv) {
@@ -49,6 +55,21 @@ public:
         }
         size_ = static_cast<std::size_t>(end - bytes_);
         return true;
+    }
+
+    /// Takes bytes out of the middle.
+    void erase(std::size_t at, std::size_t bytes) noexcept {
+        std::memmove(bytes_ + at, bytes_ + at + bytes, size_ - at - bytes);
+        size_ -= bytes;
+    }
+
+    /// How many bytes a command comes to.
+    [[nodiscard]] static std::size_t size_of(const Command& command) noexcept {
+        std::size_t size = 3 + digits_of(command.argv.size());
+        for (const std::string_view word : command.argv) {
+            size += 3 + digits_of(word.size()) + word.size() + 2;
+        }
+        return size;
     }
 
     [[nodiscard]] std::string_view view() const noexcept { return {bytes_, size_}; }
@@ -78,9 +99,17 @@ private:
 
     [[nodiscard]] bool reserve(std::size_t room) noexcept {
         // what one huge command needed is not kept for ever
-        if (room <= capacity_ && (capacity_ <= kept || room > kept)) return true;
+        if (room <= capacity_ && (capacity_ <= kept || room > kept || size_ != 0)) return true;
         if (room > most) return false;
         const std::size_t wanted = room < least ? least : room;
+        if (size_ != 0) { // grows by doubling: more is likely to be added
+            const std::size_t doubled = wanted < 2 * capacity_ ? 2 * capacity_ : wanted;
+            void* const grown = std::realloc(bytes_, doubled);
+            if (grown == nullptr) return false;
+            bytes_ = static_cast<char*>(grown);
+            capacity_ = doubled;
+            return true;
+        }
         std::free(bytes_); // and not realloc: there is nothing to copy
         bytes_ = static_cast<char*>(std::malloc(wanted));
         capacity_ = bytes_ == nullptr ? 0 : wanted;
@@ -104,6 +133,12 @@ private:
         } else if (size == 1) {
             *to = word.front();
         }
+    }
+
+    static std::size_t digits_of(std::size_t value) noexcept {
+        std::size_t digits = 1;
+        for (; value >= 10; value /= 10) ++digits;
+        return digits;
     }
 
     static char* put_line_end(char* to) noexcept {

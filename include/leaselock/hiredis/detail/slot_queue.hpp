@@ -1,0 +1,284 @@
+#pragma once
+// SPDX-License-Identifier: MIT
+
+#include <leaselock/core/config.hpp>
+#include <leaselock/core/error.hpp>
+#include <leaselock/core/lease_clock.hpp>
+#include <leaselock/hiredis/detail/exchange.hpp>
+#include <leaselock/hiredis/detail/resp_writer.hpp>
+#include <leaselock/redis/command.hpp>
+#include <leaselock/redis/reply.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <span>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace leaselock {
+inline namespace LEASELOCK_ABI {
+namespace detail {
+
+/// A call that shares a stream with others; it lives on its caller's stack.
+struct Slot {
+    enum State : std::uint32_t {
+        waiting,
+        leading, ///< its thread is to do the work for all
+        done,    ///< its replies are in place; from then on nobody else may touch it
+    };
+
+    std::span<const Command> commands;
+    std::span<Reply> replies;
+    std::size_t answered = 0;
+    std::uint64_t begin = 0; ///< where its bytes begin in all that goes out on the stream
+    bool concluded = false;  ///< all verdicts are there, and `done` is about to be said
+    Slot* next = nullptr;
+    std::atomic<std::uint32_t> state{waiting};
+};
+
+/// The calls on one stream: those that wait to be written, those that wait for their replies, in
+/// order, and those that can be told. Pure bookkeeping, under its owner's mutex.
+class SlotQueue {
+public:
+    /// A list of slots by their own links.
+    struct List {
+        Slot* first = nullptr;
+        Slot* last = nullptr;
+
+        void push(Slot& slot) noexcept {
+            slot.next = nullptr;
+            (last != nullptr ? last->next : first) = &slot;
+            last = &slot;
+        }
+        Slot* pop() noexcept {
+            Slot* const slot = first;
+            if (slot != nullptr) first = slot->next;
+            if (first == nullptr) last = nullptr;
+            return slot;
+        }
+        bool remove(const Slot& slot) noexcept {
+            Slot* before = nullptr;
+            for (Slot* at = first; at != nullptr; before = at, at = at->next) {
+                if (at != &slot) continue;
+                (before != nullptr ? before->next : first) = at->next;
+                if (last == at) last = before;
+                return true;
+            }
+            return false;
+        }
+    };
+
+    void enter(Slot& slot) noexcept { pending_.push(slot); }
+
+    [[nodiscard]] bool idle() const noexcept { return head_ == in_flight_.size(); }
+    /// Whether the kernel has not taken all that is written.
+    [[nodiscard]] bool has_output() const noexcept { return sent_ < out_.size(); }
+    [[nodiscard]] std::string_view output() const noexcept { return out_.view().substr(sent_); }
+    void mark_sent(std::size_t bytes) noexcept { sent_ += bytes; }
+
+    /// Writes what waits, up to a limit that keeps the batches behind it from waiting for long.
+    void write_pending() noexcept {
+        if (!has_output()) {
+            base_ += out_.size();
+            out_.clear();
+            sent_ = 0;
+        }
+        while (pending_.first != nullptr && out_.size() < batch_bytes) {
+            Slot& slot = *pending_.pop();
+            if (!write(slot.commands, &slot)) {
+                conclude(slot, {std::make_error_code(std::errc::not_enough_memory), {}});
+            }
+        }
+    }
+    /// Writes a call whose caller does not wait. @return false for want of memory
+    [[nodiscard]] bool write_for_nobody(std::span<const Command> commands) noexcept {
+        return write(commands, nullptr);
+    }
+
+    /// Where the next reply belongs; null when none is waited for.
+    [[nodiscard]] Reply* expected() noexcept {
+        if (idle()) return nullptr;
+        Slot* const slot = in_flight_[head_].slot;
+        if (slot == nullptr || slot->answered >= slot->replies.size()) return &surplus_;
+        return &slot->replies[slot->answered];
+    }
+    /// The next reply has come. @return false where its command has not gone out: no Redis does that
+    [[nodiscard]] bool took_reply() noexcept {
+        Entry& entry = in_flight_[head_];
+        const bool plausible = entry.begin < base_ + sent_;
+        if (entry.slot != nullptr) ++entry.slot->answered;
+        if (--entry.left == 0) {
+            if (entry.slot != nullptr) finish(*entry.slot);
+            drop_front();
+        }
+        return plausible;
+    }
+
+    /// Takes a call out whose caller waits no longer, and gives its verdicts. What has gone out goes its
+    /// way, and its replies are dropped when they come; of the rest nothing is sent any more.
+    /// @return false: it is concluded
+    [[nodiscard]] bool abandon(Slot& slot, const Failure& failure) noexcept {
+        if (slot.concluded) return false;
+        if (pending_.remove(slot)) {
+            verdicts(slot, failure, 0);
+            return true;
+        }
+        verdicts(slot, failure, base_ + sent_);
+        for (std::size_t i = head_; i < in_flight_.size(); ++i) {
+            if (in_flight_[i].slot != &slot) continue;
+            withdraw(i);
+            break;
+        }
+        return true;
+    }
+    /// The stream has fallen: all that was written gets its verdicts, or, where the server turned the
+    /// connection away without reading anything, its words.
+    void fall(const Failure& failure, bool by_server) noexcept {
+        const std::uint64_t sent = base_ + sent_;
+        for (const Entry& entry : flying()) {
+            if (entry.slot == nullptr) continue;
+            if (by_server) {
+                refuse(*entry.slot, failure);
+            } else {
+                verdicts(*entry.slot, failure, sent);
+                finish(*entry.slot);
+            }
+        }
+        in_flight_.clear();
+        head_ = 0;
+        base_ = sent_ = 0;
+        out_.clear();
+    }
+    /// There is no stream to be had: all that waits is unsent, or refused by the server's own words.
+    void refuse_pending(const Failure& failure, bool by_server) noexcept {
+        while (Slot* const slot = pending_.pop()) {
+            if (by_server) {
+                refuse(*slot, failure);
+            } else {
+                conclude(*slot, failure);
+            }
+        }
+    }
+
+    /// The slots that are concluded; whoever takes them has to tell each that it is done.
+    [[nodiscard]] List take_concluded() noexcept { return std::exchange(concluded_, List{}); }
+    /// A call that waits, the oldest first.
+    [[nodiscard]] Slot* oldest() const noexcept {
+        for (std::size_t i = head_; i < in_flight_.size(); ++i) {
+            if (in_flight_[i].slot != nullptr) return in_flight_[i].slot;
+        }
+        return pending_.first;
+    }
+
+private:
+    struct Entry {
+        Slot* slot; ///< null: nobody waits for its replies
+        std::size_t left;
+        std::uint64_t begin;
+    };
+
+    static constexpr std::size_t batch_bytes = std::size_t{64} * 1024;
+    static constexpr std::size_t compact_at = 1024;
+
+    [[nodiscard]] bool write(std::span<const Command> commands, Slot* slot) noexcept {
+        const std::uint64_t begin = base_ + out_.size();
+#if LEASELOCK_EXCEPTIONS
+        try {
+            in_flight_.push_back({slot, commands.size(), begin});
+        } catch (const std::bad_alloc&) {
+            return false;
+        }
+#else
+        in_flight_.push_back({slot, commands.size(), begin});
+#endif
+        if (slot != nullptr) slot->begin = begin;
+        if (out_.append(commands)) return true;
+        in_flight_.pop_back();
+        return false;
+    }
+
+    /// Leaves a call's place to nobody, and cuts out those of its commands that are wholly unsent.
+    void withdraw(std::size_t at) noexcept {
+        const Slot& slot = *in_flight_[at].slot;
+        in_flight_[at].slot = nullptr;
+        std::uint64_t begin = slot.begin;
+        std::size_t kept = 0;
+        for (; kept < slot.commands.size() && begin < base_ + sent_; ++kept) {
+            begin += RespWriter::size_of(slot.commands[kept]);
+        }
+        std::size_t bytes = 0;
+        for (std::size_t i = kept; i < slot.commands.size(); ++i) {
+            bytes += RespWriter::size_of(slot.commands[i]);
+        }
+        if (bytes == 0) return;
+        out_.erase(static_cast<std::size_t>(begin - base_), bytes);
+        in_flight_[at].left -= slot.commands.size() - kept;
+        for (std::size_t i = at + 1; i < in_flight_.size(); ++i) {
+            in_flight_[i].begin -= bytes;
+            if (in_flight_[i].slot != nullptr) in_flight_[i].slot->begin -= bytes;
+        }
+        if (in_flight_[at].left == 0) {
+            in_flight_.erase(in_flight_.begin() + static_cast<std::ptrdiff_t>(at));
+        }
+    }
+
+    [[nodiscard]] std::span<Entry> flying() noexcept {
+        return std::span{in_flight_}.subspan(head_);
+    }
+    void drop_front() noexcept {
+        ++head_;
+        if (idle()) {
+            in_flight_.clear();
+            head_ = 0;
+        } else if (head_ == compact_at) {
+            in_flight_.erase(in_flight_.begin(),
+                             in_flight_.begin() + static_cast<std::ptrdiff_t>(head_));
+            head_ = 0;
+        }
+    }
+    void refuse(Slot& slot, const Failure& failure) noexcept {
+        for (Reply& reply : slot.replies) reply.set_text(Reply::error, failure.text.view());
+        finish(slot);
+    }
+
+    /// Unsent are those commands of which not a byte lies below `sent`.
+    static void verdicts(Slot& slot, const Failure& failure, std::uint64_t sent) noexcept {
+        std::uint64_t begin = slot.begin;
+        for (std::size_t i = 0; i < slot.commands.size(); ++i) {
+            const bool out = begin < sent;
+            begin += RespWriter::size_of(slot.commands[i]);
+            if (i < slot.answered || i >= slot.replies.size()) continue;
+            if (out) {
+                slot.replies[i].set_unknown(failure.cause);
+            } else {
+                slot.replies[i].set_unsent(failure.cause);
+            }
+            slot.replies[i].text = failure.text;
+        }
+    }
+    void conclude(Slot& slot, const Failure& failure) noexcept {
+        verdicts(slot, failure, 0);
+        finish(slot);
+    }
+    void finish(Slot& slot) noexcept {
+        slot.concluded = true;
+        concluded_.push(slot);
+    }
+
+    List pending_;
+    List concluded_;
+    std::vector<Entry> in_flight_; ///< from `head_` on
+    std::size_t head_ = 0;
+    RespWriter out_;
+    std::size_t sent_ = 0;   ///< of `out_`
+    std::uint64_t base_ = 0; ///< what went out on the stream ahead of `out_`
+    Reply surplus_;          ///< takes what nobody waits for
+};
+
+} // namespace detail
+} // namespace LEASELOCK_ABI
+} // namespace leaselock
