@@ -128,9 +128,9 @@ void perform(Play& play, std::initializer_list<std::function<void()>> workers) {
     };
     std::printf("\n     when   who token      what\n");
     {
-        std::jthread onlooker{
-            [&](const std::stop_token& stop) { to_the_end([&] { watch(play, stop); }); }};
-        std::vector<std::jthread> threads;
+        const auto onlooker = std::make_unique<std::jthread>(
+            [&](const std::stop_token& stop) { to_the_end([&] { watch(play, stop); }); });
+        std::vector<std::jthread> threads; // joined before the onlooker is told to stop
         for (const auto& worker : workers) {
             threads.emplace_back([&] { to_the_end(worker); });
         }
@@ -478,7 +478,7 @@ void work_through_orders(std::span<char*> arguments) {
 bool play_crowd(const char* heading, const std::string& url, const std::string& prefix,
                 const example::CrowdOptions& options) {
     std::printf(
-        "\n== %s%d processes, %d orders, and somebody who stops and kills them (seed %llu)\n"
+        "\n== %s: %d processes, %d orders, and somebody who stops and kills them (seed %llu)\n"
         "\nEach order has its lock, of %lld ms, kept by a renewer, with a fencing token that the "
         "store checks.\nHolders are stopped at work, or right behind their check, until another "
         "has "
@@ -609,7 +609,8 @@ bool play(const Arguments& arguments, const std::string& url, const std::string&
                     static_cast<long long>(stall.count()));
         fine = play_both(url, "lock:order-timeout" + suffix);
     }
-    return play_crowd(arguments.story ? "3. " : "", url, "order:lock" + suffix, arguments.crowd) &&
+    return play_crowd(arguments.story ? "3. A crowd" : "A crowd", url, "order:lock" + suffix,
+                      arguments.crowd) &&
            fine;
 }
 

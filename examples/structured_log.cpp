@@ -8,7 +8,7 @@
 ///   verb=acquire answer=no   busy: somebody else's job. Normal
 ///   verb=wait answer=no      busy to the end of the wait. Normal, if that is what the caller wants
 ///   verb=renew answer=no     the lease is lost in the middle of the work
-///   verb=renew answer=...    unknown, unsent, refused: a try that failed. The lease runs on, another follows
+///   verb=renew answer=...    unknown, unsent, refused: a try that failed. The lease runs on
 ///   verb=lose answer=no      a lease has ended that was not given back; once for each, with the reason
 ///   verb=release answer=no   the work outlived its lease: look at what it wrote
 

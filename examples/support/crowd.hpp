@@ -4,6 +4,7 @@
 #include "child.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -123,6 +124,7 @@ private:
     Clock::time_point start_ = Clock::now();
     Clock::time_point last_progress_ = start_;
     int told_ = 0;
+    std::array<int, 4> told_figures_{};
 };
 
 // --- the orders ----------------------------------------------------------------------------------
@@ -312,6 +314,9 @@ inline void Crowd::tell_progress() {
     const int tenth = count * 10 / options_.orders;
     if (tenth == told_ && !workers_.empty()) return;
     told_ = tenth;
+    const std::array<int, 4> figures{count, tally_.stopped, tally_.killed, tally_.refused};
+    if (figures == told_figures_) return;
+    told_figures_ = figures;
     const auto now =
         std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start_).count();
     std::printf("%6lld ms   %5d/%-5d   %15d   %6d   %19d\n", static_cast<long long>(now), count,

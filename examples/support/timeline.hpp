@@ -159,7 +159,7 @@ private:
             const auto column = static_cast<std::size_t>(at / slice);
             if (column + 8 > width) return text + " ms";
             text.resize(column, ' ');
-            text += "|" + std::to_string(count(at));
+            text.append("|").append(std::to_string(count(at)));
         }
     }
 

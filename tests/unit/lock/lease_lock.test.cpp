@@ -594,6 +594,7 @@ TEST_F(LeaseLockTest, TheStopTokenIsSetWhenTheGuardNotices) {
     ASSERT_TRUE(lock.try_acquire());
     EXPECT_FALSE(lock.stop_token().stop_requested()) << "each acquisition has its own";
     ASSERT_TRUE(lock.unlock());
+    EXPECT_TRUE(lock.stop_token().stop_requested()) << "there is no lease to work under";
 }
 
 TEST_F(LeaseLockTest, UnlockDoesNotSetTheStopToken) {

@@ -240,6 +240,7 @@ TEST_F(WaitingTest, AStopRequestEndsTheSleepAtOnce) {
 
     redis.reset_counters();
     EXPECT_TRUE(is(lock.try_acquire_for(1h, source.get_token()), Answer::unsent, errc::stopped));
+    EXPECT_TRUE(is(lock.try_acquire_for(0s, source.get_token()), Answer::unsent, errc::stopped));
     EXPECT_FALSE(lock.try_lock_for(1h, source.get_token()));
     EXPECT_THROW(lock.lock(source.get_token()), Error);
     EXPECT_EQ(redis.calls(), 0U) << "set already: not one attempt";

@@ -215,8 +215,9 @@ Outcome GuardState<B>::clean_up(Deadline start, Deadline until) noexcept {
 
 template <class B>
 Outcome GuardState<B>::wait(LeaseClock::duration span, const std::stop_token& stop) noexcept {
-    if (inert() || span <= LeaseClock::duration::zero()) return try_acquire();
+    if (inert()) return try_acquire();
     const Deadline start = record_->runtime().now();
+    if (span <= LeaseClock::duration::zero() && !stop.stop_requested()) return try_acquire();
     const Deadline until = later(start, span);
     constexpr bool lines_up = requires { requires B::is_shareable; };
     const Wait wait{.runtime = record_->runtime(),

@@ -147,8 +147,9 @@ public:
         return true;
     }
     [[nodiscard]] std::stop_token stop_token() noexcept {
-        if (term_.deadline() == Deadline{} && !stop_.stop_possible()) return stopped_token();
-        return make_stop_source() ? stop_.get_token() : stopped_token();
+        // without a lease: stopped already, also where the renewer has yet to say so
+        const bool held = term_.deadline() != Deadline{};
+        return held && make_stop_source() ? stop_.get_token() : stopped_token();
     }
     void request_stop() noexcept { stop_.request_stop(); }
 
