@@ -6,6 +6,7 @@
 /// stays out of here so that nobody pays for compiling it twice.
 
 #include <leaselock/core/outcome.hpp>
+#include <leaselock/hiredis/borrowed_hiredis_connection.hpp>
 #include <leaselock/hiredis/endpoint.hpp>
 #include <leaselock/hiredis/hiredis_connection.hpp>
 #include <leaselock/hiredis/multiplexed_connection.hpp>

@@ -32,7 +32,8 @@ inline namespace LEASELOCK_ABI {
 /// A connection over a `redisContext` that stays the caller's: connected, signed in and in the
 /// database that the caller chose. It is used as it is, and never closed or connected anew.
 ///
-/// Before a call it has to be idle: no error, nothing half sent or half read, nothing to be read. Its
+/// Before a call it has to be idle: no error, nothing half sent or half read, nothing to be read. That
+/// is checked; a command of the caller's that is still unanswered does not show, and must not be. Its
 /// descriptor is made non-blocking for the call, and put back as it was behind it.
 ///
 /// After a timeout, an I/O or a protocol error the context is poisoned: a late reply may still come,
@@ -69,28 +70,24 @@ public:
     }
 
 private:
-    /// The context's descriptor in our keeping, non-blocking, for one call.
-    class Loan {
+    /// Makes the context's descriptor non-blocking for one call.
+    class NonBlocking {
     public:
-        Loan(redisContext& context, detail::Stream& stream) noexcept
-            : descriptor_(context.fd), stream_(stream), flags_(::fcntl(context.fd, F_GETFL)) {
-            if (flags_ >= 0 && (flags_ & O_NONBLOCK) == 0) {
-                (void)::fcntl(descriptor_, F_SETFL, flags_ | O_NONBLOCK);
-            }
-            stream_.socket = detail::Socket{descriptor_};
+        explicit NonBlocking(int descriptor) noexcept
+            : descriptor_(descriptor), flags_(::fcntl(descriptor, F_GETFL)) {
+            if (changes()) (void)::fcntl(descriptor_, F_SETFL, flags_ | O_NONBLOCK);
         }
-        Loan(const Loan&) = delete;
-        Loan& operator=(const Loan&) = delete;
-        ~Loan() {
-            (void)stream_.socket.release();
-            if (flags_ >= 0 && (flags_ & O_NONBLOCK) == 0) {
-                (void)::fcntl(descriptor_, F_SETFL, flags_);
-            }
+        NonBlocking(const NonBlocking&) = delete;
+        NonBlocking& operator=(const NonBlocking&) = delete;
+        ~NonBlocking() {
+            if (changes()) (void)::fcntl(descriptor_, F_SETFL, flags_);
         }
 
     private:
+        [[nodiscard]] bool changes() const noexcept {
+            return flags_ >= 0 && (flags_ & O_NONBLOCK) == 0;
+        }
         int descriptor_;
-        detail::Stream& stream_;
         int flags_;
     };
 
@@ -99,6 +96,11 @@ private:
     [[nodiscard]] detail::Progress run(std::span<Reply> replies, Deadline by,
                                        detail::Failure& failure) noexcept;
     void poison(const detail::Failure& failure) noexcept;
+    template <class Context>
+    static bool is_under_tls(const Context& context) noexcept {
+        if constexpr (requires { context.privctx; }) return context.privctx != nullptr; // 1.0
+        return false;
+    }
     static void set_unsent(std::span<Reply> replies, std::error_code cause,
                            std::string_view text) noexcept {
         for (Reply& reply : replies) {
@@ -110,7 +112,86 @@ private:
     redisContext& context_;
     Runtime& runtime_;
     ProcessId process_;
-    detail::Stream stream_; ///< its socket is ours during a call only
+    /// For one call, a descriptor of our own for the context's socket, so that closing it closes nothing
+    /// of the caller's.
+    detail::Stream stream_;
+    bool reading_ = false; ///< the decoder is open
     detail::Exchange exchange_;
     Dialect dialect_;
 };
+
+inline void BorrowedHiredisConnection::call(std::span<const Command> commands,
+                                            std::span<Reply> replies, Deadline by) noexcept {
+    if (runtime_.process() != process_) {
+        return set_unsent(replies, make_error_code(errc::other_process), {});
+    }
+    if (commands.empty()) return;
+    if (const std::string_view obstacle = find_obstacle(); !obstacle.empty()) {
+        return set_unsent(replies, make_error_code(errc::connection_lost), obstacle);
+    }
+    stream_.socket = detail::Socket{::fcntl(context_.fd, F_DUPFD_CLOEXEC, 0)};
+    if (!stream_.is_open()) return set_unsent(replies, detail::system_error_code(), {});
+    if ((!reading_ && !stream_.decoder.open()) || !exchange_.prepare(commands)) {
+        stream_.close();
+        return set_unsent(replies, std::make_error_code(std::errc::not_enough_memory), {});
+    }
+    reading_ = true;
+    detail::Failure failure;
+    const NonBlocking for_now{context_.fd};
+    if (run(replies, by, failure) == detail::Progress::failed) {
+        exchange_.give_up(failure, replies);
+        poison(failure);
+    } else if (!stream_.is_open()) {
+        poison({make_error_code(errc::protocol_error), {"a reply too many"}});
+    }
+    stream_.socket.close();
+}
+
+inline std::string_view BorrowedHiredisConnection::find_obstacle() const noexcept {
+    if (context_.err != 0) return context_.errstr;
+    if ((context_.flags & REDIS_CONNECTED) == 0) return "the context is not connected";
+    if (context_.obuf != nullptr && ::sdslen(context_.obuf) != 0) {
+        return "the context has commands that are not sent";
+    }
+    if (context_.reader->pos != context_.reader->len) {
+        return "the context has replies that are not read";
+    }
+    if (is_under_tls(context_)) return "the context is under TLS";
+    if (!detail::is_silent(context_.fd)) return "the context has something to read, or has ended";
+    return {};
+}
+
+inline detail::Progress BorrowedHiredisConnection::run(std::span<Reply> replies, Deadline by,
+                                                       detail::Failure& failure) noexcept {
+    exchange_.send(stream_);
+    for (;;) {
+        if (!exchange_.is_broken()) {
+            pollfd alone{context_.fd, exchange_.events(), 0};
+            detail::wait_ready({&alone, 1}, by, runtime_);
+        }
+        const detail::Progress progress = exchange_.advance(stream_, replies);
+        if (progress == detail::Progress::failed) failure = exchange_.failure();
+        if (progress != detail::Progress::waiting) return progress;
+        if (runtime_.now() >= by) {
+            failure.cause = make_error_code(errc::timed_out);
+            return detail::Progress::failed;
+        }
+    }
+}
+
+/// Nobody may use the context again: what comes next on it may be the answer to us.
+inline void BorrowedHiredisConnection::poison(const detail::Failure& failure) noexcept {
+    stream_.close();
+    context_.err = REDIS_ERR_OTHER;
+    ServerText text{"leaselock: a call was left without its reply: "};
+    if (failure.cause == errc::timed_out) text.append(to_string(errc::timed_out));
+    text.append(failure.text.view());
+    const std::size_t size = std::min(text.size(), sizeof context_.errstr - 1);
+    std::copy_n(text.view().begin(), size, &context_.errstr[0]);
+    context_.errstr[size] = '\0';
+}
+
+static_assert(Connection<BorrowedHiredisConnection>);
+
+} // namespace LEASELOCK_ABI
+} // namespace leaselock

@@ -54,6 +54,8 @@ public:
 
     [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
     [[nodiscard]] bool is_open() const noexcept { return descriptor_ >= 0; }
+    /// Lets go of the descriptor, which stays open.
+    int release() noexcept { return std::exchange(descriptor_, -1); }
     void close() noexcept {
         // not repeated after EINTR: Linux has freed the number by then
         if (descriptor_ >= 0) (void)::close(std::exchange(descriptor_, -1));
@@ -153,7 +155,7 @@ struct Io {
 /// error. One system call.
 [[nodiscard]] inline bool is_silent(int socket) noexcept {
     char byte = 0;
-    return receive_some(socket, {&byte, 1}, MSG_PEEK).state == IoState::again;
+    return receive_some(socket, {&byte, 1}, MSG_PEEK | MSG_DONTWAIT).state == IoState::again;
 }
 
 /// Waits until something happens to one of `set`, or until `by` has passed on the runtime's clock.
