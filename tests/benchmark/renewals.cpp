@@ -181,7 +181,8 @@ int main(int argc, char** argv) {
                 per(commands, calls), wire.largest());
     std::printf("slowest round trip           %12.1f ms\n", seconds_of(wire.longest()) * 1000);
     std::printf("this process                 %12.1f %% of one core, %.2f us per renewal\n",
-                100 * processor / span, commands == 0 ? 0 : 1e6 * processor / static_cast<double>(commands));
+                100 * processor / span,
+                commands == 0 ? 0 : 1e6 * processor / static_cast<double>(commands));
     std::printf("the server                   %12.1f %% of one core\n",
                 100 * server_processor / span);
     std::printf("shortest lease left          %12.0f ms\n", seconds_of(least) * 1000);

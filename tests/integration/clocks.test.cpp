@@ -73,7 +73,8 @@ struct ClockedServer {
 
 } // namespace
 
-TEST_CASE("C1: a server clock that jumps forward costs the lease at the next renewal, and the fence holds") {
+TEST_CASE("C1: a server clock that jumps forward costs the lease at the next renewal, and the "
+          "fence holds") {
     ClockedServer clocked;
     HiredisConnection redis{patient_url(*clocked.server)};
     HiredisConnection wire{patient_url(*clocked.server)};
@@ -123,7 +124,8 @@ TEST_CASE("C2: behind a server clock that jumped back nobody sleeps for as long 
     RawClient& outside = *clocked.outside;
     HiredisConnection redis{patient_url(*clocked.server)};
     Hearsay hearsay;
-    Lock lock{redis, key, {.timeout = 20s, .observer = &hearsay, .wait_cap = 200ms}, std::defer_lock};
+    Lock lock{
+        redis, key, {.timeout = 20s, .observer = &hearsay, .wait_cap = 200ms}, std::defer_lock};
     outside.expect_ok({"SET", key, "another's", "PX", "30000"});
     clocked.jump(-600s);
     CHECK(outside.pttl(key) > 600'000);

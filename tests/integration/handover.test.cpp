@@ -104,7 +104,9 @@ TEST_CASE("A kept lease that is handed over is renewed by its new holder, and by
     HiredisConnection redis{patient_url(server)};
     HiredisConnection wire{patient_url(server)};
     Keeper renewer{wire};
-    LeaseLock next{redis, Lease::from_text(lease.to_text()).value(), std::adopt_lock,
+    LeaseLock next{redis,
+                   Lease::from_text(lease.to_text()).value(),
+                   std::adopt_lock,
                    {.ttl = 3s, .fencing = true, .timeout = 20s}};
     REQUIRE(next);
     CHECK(next.fencing_token() > 0);

@@ -18,7 +18,7 @@ namespace leaselock::test {
 
 using Keeper = Renewer<HiredisConnection>;
 
-/// Under g++'s ThreadSanitizer a forked child cannot start threads: the sanitizer itself fails there.
+/// Under g++'s ThreadSanitizer a forked child cannot start threads: the sanitizer itself fails.
 #if defined(__SANITIZE_THREAD__) && !defined(__clang__)
 inline constexpr bool children_start_threads = false;
 #else
@@ -95,7 +95,9 @@ struct Kept {
     Kept(const std::string& url, const std::string& way, const std::string& key,
          std::chrono::milliseconds lease_ttl)
         : redis{patient_url(url)}, wire{patient_url(way)}, ttl{lease_ttl},
-          lock{redis, key, {.ttl = ttl, .timeout = std::chrono::seconds{20}, .observer = &hearsay},
+          lock{redis,
+               key,
+               {.ttl = ttl, .timeout = std::chrono::seconds{20}, .observer = &hearsay},
                std::defer_lock} {
         REQUIRE(lock.try_acquire());
         told = lock.stop_token();

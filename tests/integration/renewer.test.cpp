@@ -114,7 +114,7 @@ TEST_CASE("B32: a renewer leaves the next holder's key alone, and says that it w
     CHECK(outside.get(key) == "another's");
     CHECK(outside.pttl(key) > 20'000); // 2,000, had it been renewed
     outside.reset_stats();
-    std::this_thread::sleep_for(1s); // more than a period
+    std::this_thread::sleep_for(1s);     // more than a period
     CHECK(commands_of(outside).empty()); // nothing is renewed behind a 0
     CHECK(called.times == 1);
     CHECK(said(kept.lock.unlock()) == said(Answer::no, errc::taken));
@@ -136,7 +136,8 @@ TEST_CASE("B34: one error does not end renewal for good") {
     CHECK(said(kept.lock.unlock()) == said(Answer::yes));
 }
 
-TEST_CASE("N6: a kept lock whose release goes unanswered is renewed no more, and is released again") {
+TEST_CASE(
+    "N6: a kept lock whose release goes unanswered is renewed no more, and is released again") {
     RedisServer server;
     auto outside = server.client();
     FaultProxy proxy{server.port()};
@@ -173,7 +174,8 @@ TEST_CASE("N7: a renewal without an answer is no loss, and is tried again inside
     }
 }
 
-TEST_CASE("N8: an old renewal that arrives late harms neither its own lease nor the next holder's") {
+TEST_CASE(
+    "N8: an old renewal that arrives late harms neither its own lease nor the next holder's") {
     RedisServer server;
     auto outside = server.client();
     FaultProxy proxy{server.port()};
@@ -222,7 +224,8 @@ namespace {
 
 /// A name server that never answers, until the story ends.
 struct DeadNameServer {
-    static int look_up(const char* /*host*/, std::uint16_t /*port*/, detail::AddressList& /*found*/) {
+    static int look_up(const char* /*host*/, std::uint16_t /*port*/,
+                       detail::AddressList& /*found*/) {
         std::unique_lock lock{mutex};
         ++asking;
         changed.wait(lock, [] { return over; });
@@ -295,13 +298,13 @@ TEST_CASE("S2: a restart that forgot no write is no loss, and renewal goes on") 
     CHECK(said(kept.lock.unlock()) == said(Answer::yes));
 }
 
-TEST_CASE("S5: a server that stands still costs its own leases, each on time, and none on another") {
+TEST_CASE(
+    "S5: a server that stands still costs its own leases, each on time, and none on another") {
     constexpr int each = 20;
     RedisServer still;
     RedisServer well;
     struct Side {
-        explicit Side(RedisServer& server)
-            : redis{patient_url(server)}, wire{patient_url(server)} {
+        explicit Side(RedisServer& server) : redis{patient_url(server)}, wire{patient_url(server)} {
             for (int i = 0; i < each; ++i) {
                 locks.emplace_back(redis, key + std::to_string(i),
                                    Options{.ttl = 3s, .timeout = 1s}, std::defer_lock);
@@ -367,7 +370,8 @@ TEST_CASE("S9: an evicted lock is a lost one, and is not set again") {
     }
 }
 
-TEST_CASE("S13: a replica that has lost its master keeps the lease waiting, and renews it once it can") {
+TEST_CASE(
+    "S13: a replica that has lost its master keeps the lease waiting, and renews it once it can") {
     RedisServer server;
     auto outside = server.client();
     Kept kept{server, key, 6s};
@@ -393,7 +397,8 @@ TEST_CASE("S13, S5: a replica that stays without its master costs the lease at i
     outside.expect_ok({"REPLICAOF", "NO", "ONE"});
 }
 
-TEST_CASE("S14: a server whose snapshots fail refuses, takes no lease away, and renews once it is well") {
+TEST_CASE(
+    "S14: a server whose snapshots fail refuses, takes no lease away, and renews once it is well") {
     RedisServer server;
     auto outside = server.client();
     Kept kept{server, key, 6s};
@@ -524,9 +529,8 @@ TEST_CASE("P19: of a thousand leases on a slow server each is lost on time, and 
     }
     REQUIRE(acquired == 2 * count);
     const auto owned = [&] {
-        return static_cast<std::size_t>(
-            std::count_if(leases.begin(), leases.end(),
-                          [](const auto& one) { return one->lock.owns_lock(); }));
+        return static_cast<std::size_t>(std::count_if(
+            leases.begin(), leases.end(), [](const auto& one) { return one->lock.owns_lock(); }));
     };
     CHECK(renewed_again(leases.front()->lock, options.ttl));
     CHECK(renewed_again(leases.back()->lock, options.ttl));
@@ -538,10 +542,12 @@ TEST_CASE("P19: of a thousand leases on a slow server each is lost on time, and 
     for (const auto& one : leases) {
         ends.push_back(one->lock.deadline());
     }
-    CHECK(eventually([&] {
-        return std::all_of(leases.begin(), leases.end(),
-                           [](const auto& one) { return one->called.times > 0; });
-    }, 30s));
+    CHECK(eventually(
+        [&] {
+            return std::all_of(leases.begin(), leases.end(),
+                               [](const auto& one) { return one->called.times > 0; });
+        },
+        30s));
     std::size_t early = 0;
     std::size_t twice = 0;
     std::size_t others = 0;

@@ -62,6 +62,18 @@ template <class To, class Rep, class Period>
     }
 }
 
+/// From one point of a clock to a later one; zero where it is not later, and held at the longest.
+template <class Clock, class From, class To>
+[[nodiscard]] constexpr LeaseClock::duration
+span_between(std::chrono::time_point<Clock, From> from,
+             std::chrono::time_point<Clock, To> to) noexcept {
+    const auto begin = ceil_saturated<LeaseClock::duration>(from.time_since_epoch());
+    const auto end = ceil_saturated<LeaseClock::duration>(to.time_since_epoch());
+    if (end <= begin) return LeaseClock::duration::zero();
+    const bool fits = begin.count() >= 0 || end <= LeaseClock::duration::max() + begin;
+    return fits ? end - begin : LeaseClock::duration::max();
+}
+
 /// A ttl as Redis takes it: whole milliseconds, rounded up.
 template <class Rep, class Period>
 [[nodiscard]] constexpr std::chrono::milliseconds

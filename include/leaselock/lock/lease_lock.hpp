@@ -121,7 +121,7 @@ public:
     template <class Clock, class Duration>
     [[nodiscard]] bool try_lock_until(std::chrono::time_point<Clock, Duration> at,
                                       const std::stop_token& stop = {}) {
-        return try_lock_for(at - now_of(Clock{}), stop);
+        return try_lock_for(span_between(now_of(Clock{}), at), stop);
     }
 #endif
 

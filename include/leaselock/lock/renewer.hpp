@@ -78,6 +78,10 @@ Outcome Renewer<B>::try_keep(LeaseLock<B>& lock, std::chrono::milliseconds max_h
     if (!lock.owns_lock() || lock.record()->term().ending())
         return {Answer::unsent, errc::not_held};
     detail::LeaseRecord& record = *lock.record();
+    if (&record.runtime() != &runtime_) {
+        return {Answer::unsent, errc::invalid_argument,
+                "guard and renewer measure time by different runtimes"};
+    }
     if (record.keeper != nullptr) return {Answer::unsent, errc::already_kept};
     if (max_hold != std::chrono::milliseconds::zero() && max_hold < record.ttl) {
         ServerText text{"max_hold is "};

@@ -85,28 +85,78 @@ int exit_in_callback() {
 }
 
 const std::map<std::string, std::function<int()>> ways{
-    {"return", [] { const Holder held; return 0; }},
-    {"return, renewer first", [] { const Unkept held; return 0; }},
-    {"return, of statics", [] { in_a_static<Holder>(); return 0; }},
-    {"exit, of statics", []() -> int { in_a_static<Holder>(); std::exit(0); }},
-    {"exit, renewer first", []() -> int { in_a_static<Unkept>(); std::exit(0); }},
-    {"exit, of locals", []() -> int { const Holder held; std::exit(0); }},
-    {"exit, on another thread", [] {
+    {"return",
+     [] {
+         const Holder held;
+         return 0;
+     }},
+    {"return, renewer first",
+     [] {
+         const Unkept held;
+         return 0;
+     }},
+    {"return, of statics",
+     [] {
+         in_a_static<Holder>();
+         return 0;
+     }},
+    {"exit, of statics",
+     []() -> int {
+         in_a_static<Holder>();
+         std::exit(0);
+     }},
+    {"exit, renewer first",
+     []() -> int {
+         in_a_static<Unkept>();
+         std::exit(0);
+     }},
+    {"exit, of locals",
+     []() -> int {
+         const Holder held;
+         std::exit(0);
+     }},
+    {"exit, on another thread",
+     [] {
          in_a_static<Holder>();
          std::thread{[] { std::exit(0); }}.join();
          return 1;
      }},
     {"exit, in a callback", exit_in_callback},
-    {"quick_exit", []() -> int { in_a_static<Holder>(); std::quick_exit(0); }},
-    {"_Exit", []() -> int { in_a_static<Holder>(); std::_Exit(0); }},
-    {"thread", [] { std::thread{[] { const Holder held; }}.join(); return 0; }},
-    {"thread, of thread locals", [] { std::thread{[] { in_a_thread<Holder>(); }}.join(); return 0; }},
-    {"thread, renewer first", [] { std::thread{[] { in_a_thread<Unkept>(); }}.join(); return 0; }},
-    {"pthread_exit", [] {
-         std::thread{[] { in_a_thread<Holder>(); pthread_exit(nullptr); }}.join();
+    {"quick_exit",
+     []() -> int {
+         in_a_static<Holder>();
+         std::quick_exit(0);
+     }},
+    {"_Exit",
+     []() -> int {
+         in_a_static<Holder>();
+         std::_Exit(0);
+     }},
+    {"thread",
+     [] {
+         std::thread{[] { const Holder held; }}.join();
          return 0;
      }},
-    {"thread, the guard goes elsewhere", [] {
+    {"thread, of thread locals",
+     [] {
+         std::thread{[] { in_a_thread<Holder>(); }}.join();
+         return 0;
+     }},
+    {"thread, renewer first",
+     [] {
+         std::thread{[] { in_a_thread<Unkept>(); }}.join();
+         return 0;
+     }},
+    {"pthread_exit",
+     [] {
+         std::thread{[] {
+             in_a_thread<Holder>();
+             pthread_exit(nullptr);
+         }}.join();
+         return 0;
+     }},
+    {"thread, the guard goes elsewhere",
+     [] {
          HiredisConnection redis{url};
          HiredisConnection wire{url};
          Keeper renewer{wire};

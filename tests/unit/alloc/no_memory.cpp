@@ -80,7 +80,8 @@ struct Yes {
     std::atomic<int> sets{0};
     std::atomic<int> scripts{0};
 
-    void call(std::span<const Command> commands, std::span<Reply> replies, Deadline /*by*/) noexcept {
+    void call(std::span<const Command> commands, std::span<Reply> replies,
+              Deadline /*by*/) noexcept {
         for (std::size_t i = 0; i < commands.size(); ++i) {
             const std::string_view name = commands[i].argv.front();
             if (name == "SET") {

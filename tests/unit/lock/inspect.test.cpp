@@ -57,8 +57,8 @@ TEST_F(InspectTest, TroubleIsAnOutcome) {
     EXPECT_TRUE(is(half.outcome, Answer::refused, errc::no_permission));
     EXPECT_EQ(half.state, State::free) << "the state is known, the label is not";
     EXPECT_TRUE(is(inspect(redis, "").outcome, Answer::unsent, errc::invalid_argument));
-    EXPECT_TRUE(is(inspect(redis, std::string(1025, 'k')).outcome, Answer::unsent,
-                   errc::invalid_argument));
+    EXPECT_TRUE(
+        is(inspect(redis, std::string(1025, 'k')).outcome, Answer::unsent, errc::invalid_argument));
     EXPECT_TRUE(inspect(redis, "k", std::chrono::milliseconds::max()).outcome);
 }
 

@@ -60,7 +60,9 @@ TEST_F(LeaseTest, AStaleLeaseIsEmpty) {
 }
 
 TEST_F(LeaseTest, TheAdopterBringsItsOwnOptions) {
-    LeaseLock mine{redis, detached(), std::adopt_lock,
+    LeaseLock mine{redis,
+                   detached(),
+                   std::adopt_lock,
                    {.ttl = 3s, .fencing = true, .owner = "b", .observer = &recorder}};
     ASSERT_TRUE(mine);
     EXPECT_EQ(server.pttl("k"), 3000);
@@ -78,6 +80,18 @@ TEST_F(LeaseTest, AdoptingIsSafeToRepeatAfterALostReply) {
     redis.next({.kind = Fault::cut_reply});
     EXPECT_TRUE(is(guard.try_adopt(lease), Answer::yes));
     EXPECT_TRUE(guard);
+}
+
+TEST_F(LeaseTest, AnAdoptionThatCannotBeRepeatedIsUnknownAndCleanedUp) {
+    LeaseLock warm{redis, "k", 10s, std::defer_lock};
+    ASSERT_TRUE(warm.try_adopt(detached())); // the script is known
+    const Lease lease = warm.detach();
+    LeaseLock guard{redis, "k", 10s, std::defer_lock};
+    redis.next({.kind = Fault::cut_reply});
+    redis.next({.kind = Fault::refused});
+    EXPECT_EQ(guard.try_adopt(lease).answer, Answer::unknown);
+    EXPECT_FALSE(guard);
+    EXPECT_FALSE(server.get("k")) << "deleted by its new token";
 }
 
 TEST_F(LeaseTest, AnUnansweredAdoptionIsNotBelieved) {

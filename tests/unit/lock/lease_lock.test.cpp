@@ -16,11 +16,14 @@ namespace leaselock::test {
 namespace {
 
 static_assert(!std::is_copy_constructible_v<Lock> && !std::is_copy_assignable_v<Lock>);
-static_assert(std::is_nothrow_move_constructible_v<Lock> && std::is_nothrow_move_assignable_v<Lock>);
+static_assert(std::is_nothrow_move_constructible_v<Lock> &&
+              std::is_nothrow_move_assignable_v<Lock>);
 static_assert(std::is_nothrow_destructible_v<Lock> && std::is_nothrow_swappable_v<Lock>);
 static_assert(!std::is_convertible_v<Lock, bool>, "only in conditions");
-static_assert(noexcept(std::declval<Lock&>().try_acquire()) && noexcept(std::declval<Lock&>().renew()));
-static_assert(noexcept(std::declval<Lock&>().unlock()) && noexcept(std::declval<Lock&>().owns_lock()));
+static_assert(
+    noexcept(std::declval<Lock&>().try_acquire()) && noexcept(std::declval<Lock&>().renew()));
+static_assert(
+    noexcept(std::declval<Lock&>().unlock()) && noexcept(std::declval<Lock&>().owns_lock()));
 static_assert(sizeof(Lock) + sizeof(detail::LeaseRecord) <= 192);
 
 struct Unfinished;
@@ -54,7 +57,10 @@ TEST_F(LeaseLockTest, TakesTheKeyWithOneSetAndGivesItBackWithOneScript) {
 
     server.clear_log();
     redis.reset_counters();
-    { LeaseLock lock{redis, "lock:a", 10s}; (void)lock; }
+    {
+        LeaseLock lock{redis, "lock:a", 10s};
+        (void)lock;
+    }
     EXPECT_THAT(names(server), ::testing::ElementsAre("SET", "EVALSHA"));
     EXPECT_EQ(redis.calls(), 2U);
 }
@@ -215,14 +221,16 @@ TEST_F(LeaseLockTest, AYesToAnAcquireReadBehindTheDeadlineIsGivenBack) { // S5
     Stalling stalling{redis, clock};
     LeaseLock lock{stalling, "k", 1s, std::defer_lock};
     stalling.stall = 988ms;
-    EXPECT_TRUE(is(lock.try_acquire(), Answer::refused, errc::too_late)) << "its deletion is confirmed";
+    EXPECT_TRUE(is(lock.try_acquire(), Answer::refused, errc::too_late))
+        << "its deletion is confirmed";
     EXPECT_FALSE(server.get("k"));
     stalling.stall = 987ms;
     EXPECT_TRUE(is(lock.try_acquire(), Answer::yes));
     EXPECT_EQ(lock.remaining(), 1ms);
     ASSERT_TRUE(lock.unlock());
     stalling.stall = 2s;
-    EXPECT_TRUE(is(lock.try_acquire(), Answer::unknown, errc::too_late)) << "the key is gone by itself";
+    EXPECT_TRUE(is(lock.try_acquire(), Answer::unknown, errc::too_late))
+        << "the key is gone by itself";
     EXPECT_FALSE(lock);
 }
 
@@ -382,8 +390,8 @@ TEST_F(LeaseLockTest, ASetThatRunsAfterTheClientGaveUpIsNeverBelieved) { // N5
 }
 
 TEST_F(LeaseLockTest, TheNextAttemptCleansUpBeforeItDrawsANewToken) { // B05
-    LeaseLock lock{redis, "k", {.ttl = 5s, .timeout = 150ms, .observer = &recorder},
-                   std::defer_lock};
+    LeaseLock lock{
+        redis, "k", {.ttl = 5s, .timeout = 150ms, .observer = &recorder}, std::defer_lock};
     redis.next({.kind = Fault::held});
     redis.on("EVAL", {.kind = Fault::lost_request});
     EXPECT_EQ(lock.try_acquire().answer, Answer::unknown);
@@ -423,7 +431,10 @@ TEST_F(LeaseLockTest, NoCallWaitsLongerThanTheLeaseIsLong) {
 // --- fencing
 
 TEST_F(LeaseLockTest, FencingTokensGrowAndCostNoRoundTrip) {
-    { LeaseLock warm{redis, "k", {.fencing = true}}; (void)warm; }
+    {
+        LeaseLock warm{redis, "k", {.fencing = true}};
+        (void)warm;
+    }
     std::uint64_t last = 0;
     for (int i = 0; i < 3; ++i) {
         redis.reset_counters();
@@ -478,7 +489,8 @@ TEST_F(LeaseLockTest, AcquireWhileHeldIsUnsent) {
 }
 
 TEST_F(LeaseLockTest, ThrowingFormsThrowWhatIsNeitherYesNorBusy) {
-    redis.next({.kind = Fault::error, .text = "READONLY You can't write against a read only replica."});
+    redis.next(
+        {.kind = Fault::error, .text = "READONLY You can't write against a read only replica."});
     try {
         LeaseLock lock{redis, "lock:a", 10s};
         FAIL() << "entered without the lock";
@@ -630,8 +642,9 @@ TEST_F(LeaseLockTest, AFlushedScriptCostsOneMoreRoundTrip) { // S7, B62
 
 TEST_F(LeaseLockTest, AForbiddenEvalshaIsRemembered) {
     LeaseLock lock{redis, "k", 10s};
-    redis.on("EVALSHA", {.kind = Fault::error,
-                         .text = "NOPERM this user has no permissions to run the 'evalsha' command"});
+    redis.on("EVALSHA",
+             {.kind = Fault::error,
+              .text = "NOPERM this user has no permissions to run the 'evalsha' command"});
     EXPECT_TRUE(is(lock.renew(), Answer::yes));
     server.clear_log();
     EXPECT_TRUE(is(lock.renew(), Answer::yes));

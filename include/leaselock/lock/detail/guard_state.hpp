@@ -3,6 +3,7 @@
 
 #include <leaselock/core/config.hpp>
 #include <leaselock/core/deadline.hpp>
+#include <leaselock/core/fixed_text.hpp>
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/core/runtime.hpp>
 #include <leaselock/core/token.hpp>
@@ -79,7 +80,8 @@ private:
 template <class B>
 void GuardState<B>::announce_loss(Record& record) noexcept {
     record.tell_loss();
-    if (record.keeper == nullptr) record.request_stop(); // else the renewer does: it watches too
+    if (record.keeper == nullptr) return record.request_stop();
+    record.keeper->lost(record); // the signal is the renewer's to give
 }
 
 /// The deadline, or the epoch when the lease has ended by `now`; whoever finds it passed says so.
@@ -110,7 +112,7 @@ Outcome GuardState<B>::begin_acquisition(Deadline start, Deadline until) noexcep
     if (deadline_at(*record_, start) != Deadline{}) return {Answer::unsent, errc::already_held};
     if (record_->flaw() != Flaw::none) {
         return {Answer::unsent, errc::invalid_argument,
-                describe(record_->flaw(), record_->ttl, record_->margin()).view()};
+                describe(record_->flaw(), record_->ttl, record_->margin).view()};
     }
     forget();
     // What an earlier token may have left goes first, and is answered before the next token is
@@ -140,7 +142,7 @@ Outcome GuardState<B>::acquire(Deadline start, Deadline until,
     if (Outcome ready = begin_acquisition(start, until); !ready) return ready;
     Record& record = *record_;
     const Deadline before_send = record.runtime().now();
-    const Deadline end = lease_deadline(before_send, record.ttl, record.margin());
+    const Deadline end = lease_deadline(before_send, record.ttl, record.margin);
     // an answer behind the deadline of the lease is worth nothing
     const Deadline by = std::min({later(start, record.timeout()), end, until});
     Attempt attempt =
@@ -166,14 +168,18 @@ Outcome GuardState<B>::adopt(const Lease& lease, Deadline start) noexcept {
     if (Outcome ready = begin_acquisition(start, Deadline::max()); !ready) return ready;
     Record& record = *record_;
     const Deadline before_send = record.runtime().now();
-    const Deadline end = lease_deadline(before_send, record.ttl, record.margin());
+    const Deadline end = lease_deadline(before_send, record.ttl, record.margin);
     const Deadline by = std::min(later(start, record.timeout()), end);
     const auto swap = [&] {
         return Verbs<B>::adopt(*backend_, record.dialect(), view(), lease.value(), by);
     };
     Attempt attempt = swap();
-    // safe to repeat: a swap that did happen takes its own value for the old one
-    if (attempt.set == Answer::unknown && record.runtime().now() < by) attempt = swap();
+    // safe to repeat: a swap that did happen takes its own value for the old one. What is not answered
+    // the second time is as unknown as it was.
+    if (attempt.set == Answer::unknown && record.runtime().now() < by) {
+        const Attempt again = swap();
+        if (again.set == Answer::yes || again.set == Answer::no) attempt = again;
+    }
     return settle(attempt, end, Deadline::max());
 }
 
@@ -220,12 +226,14 @@ Outcome GuardState<B>::wait(LeaseClock::duration span, const std::stop_token& st
     if (span <= LeaseClock::duration::zero() && !stop.stop_requested()) return try_acquire();
     const Deadline until = later(start, span);
     constexpr bool lines_up = requires { requires B::is_shareable; };
+    // of our own: an attempt may change the record for another
+    const FixedText<max_key_size> key{record_->key()};
     const Wait wait{.runtime = record_->runtime(),
                     .floor = record_->wait_floor(),
                     .cap = record_->wait_cap(),
                     .until = until,
                     .backend = lines_up ? backend_ : nullptr,
-                    .key = record_->key()};
+                    .key = key.view()};
     const Outcome outcome = wait.run(stop, [&](auto* holder_left) noexcept {
         const Deadline attempt = record_->runtime().now();
         return told(Verb::acquire, attempt, acquire(attempt, until, holder_left));
@@ -250,7 +258,7 @@ Outcome GuardState<B>::renew() noexcept {
     const Deadline now = record.runtime().now();
     if (outcome) {
         // a 1 read after the deadline changes nothing
-        const Deadline extended = lease_deadline(before_send, record.ttl, record.margin());
+        const Deadline extended = lease_deadline(before_send, record.ttl, record.margin);
         if (!record.term().extend(now, extended)) outcome = {Answer::unknown, errc::too_late};
     }
     const bool lost = outcome.answer == Answer::no;

@@ -71,7 +71,7 @@ public:
         options.wait_cap = wait_cap();
         LeaseRecord* const next =
             make(runtime_, key(), owner(), !fence_key().empty(), options, flaw_);
-        if (next != nullptr) next->margin_ = margin_;
+        if (next != nullptr) next->margin = margin;
         return Handle{next};
     }
 
@@ -90,9 +90,8 @@ public:
 
     [[nodiscard]] Runtime& runtime() const noexcept { return runtime_; }
     [[nodiscard]] Flaw flaw() const noexcept { return flaw_; }
-    [[nodiscard]] std::chrono::nanoseconds margin() const noexcept { return margin_; }
     [[nodiscard]] std::chrono::milliseconds timeout() const noexcept {
-        return std::chrono::milliseconds{timeout_ms_};
+        return std::chrono::milliseconds{timeout_ms};
     }
     [[nodiscard]] std::chrono::milliseconds wait_floor() const noexcept {
         return std::chrono::milliseconds{wait_floor_ms_};
@@ -173,6 +172,7 @@ public:
                              end > now ? end - now : LeaseClock::duration{}, owner(),
                              fingerprint_of(value())});
     }
+    [[nodiscard]] bool observed() const noexcept { return observer_ != nullptr; }
     void tell_loss() const noexcept {
         if (observer_ == nullptr) return;
         tell(Verb::lose, runtime_.now(), {Answer::no, cause_of(term_.loss())});
@@ -190,12 +190,10 @@ public:
     Signal signal = Signal::none;
     bool signal_tells = false; ///< the observer has not heard of the loss
     LeaseRecord* next_signal = nullptr;
-    Deadline hold_end = Deadline::max(); ///< of the longest hold that was asked for
 
 private:
     LeaseRecord(Runtime& runtime, const Options& options, Flaw flaw) noexcept
         : runtime_(runtime), observer_(options.observer), process_(runtime.process()),
-          margin_(margin_of(options)), timeout_ms_(clip(options.timeout)),
           wait_floor_ms_(clip(options.wait_floor)), wait_cap_ms_(clip(options.wait_cap)),
           flaw_(flaw) {}
     ~LeaseRecord() = default;
@@ -212,6 +210,8 @@ private:
         if (memory == nullptr) return nullptr;
         auto* const record = ::new (memory) LeaseRecord(runtime, options, flaw);
         record->ttl = options.ttl;
+        record->margin = margin_of(options);
+        record->timeout_ms = clip(options.timeout);
         record->key_size_ = static_cast<std::uint16_t>(key.size());
         record->value_size_ = static_cast<std::uint16_t>(value_size);
         record->fence_size_ = static_cast<std::uint16_t>(fence_size);
@@ -247,10 +247,8 @@ private:
     Runtime& runtime_;
     Observer* observer_;
     ProcessId process_;
-    std::chrono::nanoseconds margin_;
     std::stop_source stop_{std::nostopstate};
     std::atomic<std::uint32_t> references_{1};
-    std::int32_t timeout_ms_;
     std::int32_t wait_floor_ms_;
     std::int32_t wait_cap_ms_;
     std::uint16_t key_size_ = 0;

@@ -69,6 +69,7 @@ public:
 
     [[nodiscard]] Loss loss() const noexcept {
         const std::int64_t term = term_.load(std::memory_order_acquire);
+        if (term == 0) return Loss::none;
         return term < 0 ? static_cast<Loss>(-term) : ending_.load(std::memory_order_acquire);
     }
     /// Whether it runs out, and its holder has been told so, ahead of the deadline.

@@ -25,12 +25,35 @@ inline constexpr std::uint32_t not_queued = UINT32_MAX;
 /// two pointers besides.
 struct RenewalNode {
     std::chrono::milliseconds ttl{};
-    Deadline due{};       ///< of the next renewal
-    Deadline confirmed{}; ///< the end of the lease, as last confirmed
-    Deadline watch{};     ///< when the watcher has to look: the end, or the longest hold before it
+    std::chrono::nanoseconds margin{};
+    Deadline due{};                      ///< of the next renewal
+    Deadline confirmed{};                ///< the end of the lease, as last confirmed
+    Deadline hold_end = Deadline::max(); ///< of the longest hold that was asked for
+    std::int32_t timeout_ms = 0;         ///< for one call to the server
     std::uint32_t waiting_at = not_queued;
     std::uint32_t ready_at = not_queued;
     std::uint32_t watched_at = not_queued;
+    std::uint32_t holding_at = not_queued;
+
+    /// What a lease lasts at its holder's.
+    [[nodiscard]] std::chrono::nanoseconds life() const noexcept {
+        return std::chrono::nanoseconds{ttl} - margin;
+    }
+    /// From one renewal to the next: a third of the ttl, or half its life where the margin is wide.
+    [[nodiscard]] std::chrono::nanoseconds period() const noexcept {
+        return std::min(std::chrono::nanoseconds{ttl} / 3, life() / 2);
+    }
+    /// What one try may take.
+    [[nodiscard]] std::chrono::nanoseconds try_limit() const noexcept {
+        return std::min<std::chrono::nanoseconds>(period() / 2,
+                                                  std::chrono::milliseconds{timeout_ms});
+    }
+    /// From a try that failed to the next: twenty fit into what is left behind a first one, and a dead
+    /// server hears no storm of them.
+    [[nodiscard]] std::chrono::nanoseconds retry_after() const noexcept {
+        return std::clamp<std::chrono::nanoseconds>(period() / 10, std::chrono::milliseconds{1},
+                                                    std::chrono::seconds{1});
+    }
 };
 
 /// A binary heap of nodes that know their place, so that any of them can be taken out.
@@ -40,6 +63,8 @@ public:
     [[nodiscard]] bool empty() const noexcept { return nodes_.empty(); }
     [[nodiscard]] std::size_t size() const noexcept { return nodes_.size(); }
     [[nodiscard]] RenewalNode& top() const noexcept { return *nodes_.front(); }
+    [[nodiscard]] Deadline first() const noexcept { return empty() ? Deadline::max() : top().*Key; }
+    [[nodiscard]] std::span<RenewalNode* const> nodes() const noexcept { return nodes_; }
 
     /// Room for `count` nodes, after which `push` cannot fail. @throws std::bad_alloc
     void reserve(std::size_t count) {
@@ -99,64 +124,56 @@ public:
 
     /// Makes room for one more. @return false when there is no memory
     [[nodiscard]] bool reserve() noexcept {
-        const std::size_t count = size_ + 1;
 #if LEASELOCK_EXCEPTIONS
         try {
-            waiting_.reserve(count);
-            ready_.reserve(count);
-            watched_.reserve(count);
+            reserve_all(watched_.size() + 1);
         } catch (const std::bad_alloc&) {
             return false;
         }
 #else
-        waiting_.reserve(count);
-        ready_.reserve(count);
-        watched_.reserve(count);
+        reserve_all(watched_.size() + 1);
 #endif
         return true;
     }
 
-    /// Takes a lease up, behind `reserve`; its first renewal is due at `due`, by the node's ttl.
+    /// Takes a lease up, behind `reserve`; its first renewal is due at `due`.
     void add(RenewalNode& node, Deadline due, Deadline end, Deadline hold_end) noexcept {
         node.due = due;
         node.confirmed = end;
-        node.watch = std::min(end, hold_end);
+        node.hold_end = hold_end;
         waiting_.push(node);
         watched_.push(node);
-        ++size_;
+        if (hold_end != Deadline::max()) holding_.push(node);
     }
 
     /// Lets a lease go, wherever it is.
     void remove(RenewalNode& node) noexcept {
-        stop_renewing(node);
-        if (holds(node)) {
-            watched_.remove(node);
-            --size_;
-        }
-    }
-    /// No more renewals, but watched on.
-    void stop_renewing(RenewalNode& node) noexcept {
         if (node.waiting_at != not_queued) waiting_.remove(node);
         if (node.ready_at != not_queued) ready_.remove(node);
+        if (node.watched_at != not_queued) watched_.remove(node);
+        if (node.holding_at != not_queued) holding_.remove(node);
     }
 
-    [[nodiscard]] std::size_t size() const noexcept { return size_; }
+    [[nodiscard]] std::size_t size() const noexcept { return watched_.size(); }
     [[nodiscard]] static bool holds(const RenewalNode& node) noexcept {
         return node.watched_at != not_queued;
     }
 
     /// When the next batch is to be made; `Deadline::max()` for never.
     [[nodiscard]] Deadline next_batch() const noexcept {
-        if (!ready_.empty()) return Deadline::min();
-        return waiting_.empty() ? Deadline::max() : waiting_.top().due;
+        return ready_.empty() ? waiting_.first() : Deadline::min();
     }
 
     /// Takes the next batch out: what is due, the earliest deadline first.
+    ///
+    /// It may take as long as the most hurried of its leases allows, and not so long that a lease
+    /// outside of it could not be tried once more; but always long enough for an answer.
+    /// @param answer_time what the server took to answer the batch before
     /// @param by set to the end of the time that this batch may take
     /// @return its size
-    std::size_t take(Deadline now, std::span<RenewalNode*, batch_limit> batch,
-                     Deadline& by) noexcept {
-        while (!waiting_.empty() && waiting_.top().due <= now) {
+    std::size_t take(Deadline now, std::chrono::nanoseconds answer_time,
+                     std::span<RenewalNode*, batch_limit> batch, Deadline& by) noexcept {
+        while (!waiting_.empty() && waiting_.first() <= now) {
             RenewalNode& node = waiting_.top();
             waiting_.remove(node);
             ready_.push(node);
@@ -166,63 +183,72 @@ public:
         while (size < batch.size() && !ready_.empty()) {
             RenewalNode& node = ready_.top();
             ready_.remove(node);
-            longest = std::min(longest, try_limit(node.ttl));
+            longest = std::min(longest, node.try_limit());
             batch[size++] = &node;
         }
-        if (size != 0)
-            by = std::min(later(now, longest), std::max(later(now, longest / 4), spare()));
+        const auto least = std::max<std::chrono::nanoseconds>(2 * answer_time, shortest_try);
+        by = std::min(later(now, longest), std::max(later(now, least), spare(0, Deadline::max())));
         return size;
     }
 
-    /// The lease was confirmed until `end`: the next renewal is due a third of the ttl after `sent`.
-    void renewed(RenewalNode& node, Deadline sent, Deadline end, Deadline hold_end) noexcept {
-        node.confirmed = end;
-        node.watch = std::min(end, hold_end);
-        watched_.moved(node);
-        node.due = later(sent, std::chrono::nanoseconds{node.ttl} / 3);
+    /// The lease was confirmed until `end`, by a renewal that was sent at `sent`.
+    void renewed(RenewalNode& node, Deadline sent, Deadline end) noexcept {
+        watch_until(node, end);
+        node.due = later(sent, node.period());
         waiting_.push(node);
     }
     /// Nothing is proved: tried again soon, inside the lease.
     void failed(RenewalNode& node, Deadline now) noexcept {
-        node.due = later(now, retry_after(node.ttl));
+        node.due = later(now, node.retry_after());
         waiting_.push(node);
     }
 
-    /// The next lease that the watcher has to look at, if there is one.
-    [[nodiscard]] RenewalNode* next_watched() const noexcept {
+    /// When the watcher has to look next; `Deadline::max()` for never.
+    [[nodiscard]] Deadline next_watch() const noexcept {
+        return std::min(watched_.first(), holding_.first());
+    }
+    /// A lease whose end, or the end of whose longest hold, has come.
+    [[nodiscard]] RenewalNode* lapsed(Deadline now) const noexcept {
+        if (!watched_.empty() && watched_.first() <= now) return &watched_.top();
+        return !holding_.empty() && holding_.first() <= now ? &holding_.top() : nullptr;
+    }
+    [[nodiscard]] RenewalNode* any() const noexcept {
         return watched_.empty() ? nullptr : &watched_.top();
     }
-    /// Its deadline turned out to be another than it was known here.
-    void watch_until(RenewalNode& node, Deadline watch) noexcept {
-        node.watch = watch;
+    /// Its end turned out to be another than it was known here.
+    void watch_until(RenewalNode& node, Deadline end) noexcept {
+        node.confirmed = end;
         watched_.moved(node);
     }
 
-    [[nodiscard]] static constexpr std::chrono::nanoseconds
-    try_limit(std::chrono::nanoseconds ttl) noexcept {
-        return ttl / 6;
-    }
-    /// Twenty tries fit into what is left behind a first one that failed, and a dead server hears no
-    /// storm of them.
-    [[nodiscard]] static constexpr std::chrono::nanoseconds
-    retry_after(std::chrono::nanoseconds ttl) noexcept {
-        return std::clamp<std::chrono::nanoseconds>(ttl / 30, std::chrono::milliseconds{1},
-                                                    std::chrono::seconds{1});
+private:
+    /// For an answer that nobody has timed yet.
+    static constexpr std::chrono::milliseconds shortest_try{5};
+
+    void reserve_all(std::size_t count) {
+        waiting_.reserve(count);
+        ready_.reserve(count);
+        watched_.reserve(count);
+        holding_.reserve(count);
     }
 
-private:
-    /// The last moment at which every lease could still be tried once more: no batch that hangs
-    /// takes that try from another lease.
-    [[nodiscard]] Deadline spare() const noexcept {
-        if (watched_.empty()) return Deadline::max();
-        const RenewalNode& first = watched_.top();
-        return later(first.confirmed, -try_limit(first.ttl));
+    /// The last moment at which the lease that ends first, of those that are not with the caller, could
+    /// still be tried once more. Below the place `at` of the heap; a heap has nothing earlier below.
+    [[nodiscard]] Deadline spare(std::size_t at, Deadline best) const noexcept {
+        const auto nodes = watched_.nodes();
+        if (at >= nodes.size()) return best;
+        const RenewalNode& node = *nodes[at];
+        if (node.confirmed >= best) return best;
+        if (node.waiting_at != not_queued || node.ready_at != not_queued) {
+            return std::min(best, later(node.confirmed, -node.try_limit()));
+        }
+        return spare(2 * at + 2, spare(2 * at + 1, best));
     }
 
     NodeHeap<&RenewalNode::due, &RenewalNode::waiting_at> waiting_;
     NodeHeap<&RenewalNode::confirmed, &RenewalNode::ready_at> ready_;
-    NodeHeap<&RenewalNode::watch, &RenewalNode::watched_at> watched_;
-    std::size_t size_ = 0;
+    NodeHeap<&RenewalNode::confirmed, &RenewalNode::watched_at> watched_;
+    NodeHeap<&RenewalNode::hold_end, &RenewalNode::holding_at> holding_;
 };
 
 } // namespace detail

@@ -69,11 +69,12 @@ public:
         const Guarded lock{mutex_};
         if (!schedule_.reserve()) return false;
         const Deadline now = runtime_.now();
-        record.hold_end =
-            max_hold == std::chrono::milliseconds::zero() ? Deadline::max() : later(now, max_hold);
+        const bool bounded = max_hold != std::chrono::milliseconds::zero();
         record.signal = Signal::none;
         (void)record.share().release(); // the schedule's
-        schedule_.add(record, now, record.term().deadline(), record.hold_end);
+        schedule_.add(record, now, record.term().deadline(),
+                      bounded ? later(now, max_hold) : Deadline::max());
+        pause_until_ = {};
         wake(io_word_);
         wake(watch_word_);
         return true;
@@ -81,8 +82,18 @@ public:
 
     void forget(LeaseRecord& record) noexcept override {
         Guarded lock{mutex_};
-        drop(record);
+        // lost, and the watch has not got there yet
+        if (drop(record) && record.term().loss() != Loss::none && !record.term().ending()) {
+            signaller_.queue(record, false);
+        }
         signaller_.settle(record, lock);
+    }
+
+    void lost(LeaseRecord& record) noexcept override {
+        const Guarded lock{mutex_};
+        if (!drop(record)) return;
+        signaller_.queue(record, false);
+        wake(watch_word_);
     }
 
     /// Ends it all: what is kept still is told so, and the threads are joined; one that runs the very
@@ -90,16 +101,8 @@ public:
     void stop() noexcept {
         Guarded lock{mutex_};
         stopping_ = true;
-        while (schedule_.next_watched() != nullptr) {
-            LeaseRecord& record = record_of(*schedule_.next_watched());
-            if (record.term().expire(runtime_.now())) {
-                signaller_.queue(record, true);
-            } else {
-                const bool held = record.term().deadline() != Deadline{};
-                if (held) record.term().let_run_out(Loss::unkept);
-                signaller_.queue(record, held);
-            }
-            drop(record);
+        while (RenewalNode* const node = schedule_.any()) {
+            end_watch(record_of(*node), runtime_.now(), Loss::unkept);
         }
         wake(io_word_);
         wake(watch_word_);
@@ -128,11 +131,24 @@ private:
         lock.lock();
     }
 
-    /// Takes a record out of the schedule; the caller holds it too.
-    void drop(LeaseRecord& record) noexcept {
-        if (!RenewalSchedule::holds(record)) return;
+    /// Takes a record out of the schedule; the caller holds it too. @return whether it was there
+    bool drop(LeaseRecord& record) noexcept {
+        if (!RenewalSchedule::holds(record)) return false;
         schedule_.remove(record);
         const LeaseRecord::Handle schedules{&record};
+        return true;
+    }
+    /// Watches a lease no longer, and queues the signal for it.
+    /// @param why it is let run out, where it is held still
+    void end_watch(LeaseRecord& record, Deadline now, Loss why) noexcept {
+        const LeaseRecord::Handle hold = record.share();
+        LeaseTerm& term = record.term();
+        const bool expired = term.expire(now);
+        const bool held = term.deadline() != Deadline{};
+        if (held) term.let_run_out(why);
+        drop(record);
+        // what was given back just now is no loss; where the guard noticed first, it has told
+        if (term.loss() != Loss::none) signaller_.queue(record, expired || held);
     }
 
     [[nodiscard]] std::error_code start_worker(typename Threads::Loop loop) noexcept {
@@ -158,7 +174,7 @@ private:
 
     void renew_batch(Deadline now, Guarded& lock) noexcept {
         Deadline by{};
-        const std::size_t taken = schedule_.take(now, nodes_, by);
+        const std::size_t taken = schedule_.take(now, answer_time_, nodes_, by);
         batch_.size = 0;
         for (std::size_t i = 0; i < taken; ++i) {
             LeaseRecord& record = record_of(*nodes_[i]);
@@ -179,16 +195,25 @@ private:
             all_unsent = all_unsent && outcome.answer == Answer::unsent;
             // a 1 read after the deadline changes nothing
             if (outcome &&
-                !record.term().extend(read, lease_deadline(sent, record.ttl, record.margin()))) {
+                !record.term().extend(read, lease_deadline(sent, record.ttl, record.margin))) {
                 outcome = {Answer::unknown, errc::too_late};
             }
-            // what was given back meanwhile is nobody's renewal any more
-            if (record.term().deadline() != Deadline{}) record.tell(Verb::renew, sent, outcome);
         }
         lock.lock();
+        for (std::size_t i = 0; i < batch_.size; ++i) {
+            // what was given back meanwhile is nobody's renewal any more
+            LeaseRecord& record = *held_[i];
+            if (record.observed() && RenewalSchedule::holds(record)) {
+                signaller_.tell(record, Verb::renew, sent, batch_.outcomes[i], lock);
+            }
+        }
         for (std::size_t i = 0; i < batch_.size; ++i)
             conclude(*held_[i], batch_.outcomes[i], sent, read);
-        if (all_unsent) pause_until_ = later(read, pause());
+        if (all_unsent) {
+            pause_until_ = later(read, pause(read));
+        } else {
+            answer_time_ = read - sent;
+        }
         lock.unlock();
         for (std::size_t i = 0; i < batch_.size; ++i) held_[i].reset();
         lock.lock();
@@ -203,19 +228,22 @@ private:
             drop(record);
             wake(watch_word_);
         } else if (outcome) {
-            schedule_.renewed(record, sent, record.term().deadline(), record.hold_end);
+            // ended all the same: too late, or given back; the watch or `forget` sees to that
+            const Deadline end = record.term().deadline();
+            if (end != Deadline{}) schedule_.renewed(record, sent, end);
         } else if (record.term().deadline() != Deadline{}) {
             schedule_.failed(record, read);
         }
     }
 
-    /// Behind a batch of which not a byte could be sent: the next one fares no better just yet.
-    [[nodiscard]] std::chrono::nanoseconds pause() const noexcept {
-        std::chrono::nanoseconds shortest = std::chrono::milliseconds{100};
-        for (std::size_t i = 0; i < batch_.size; ++i) {
-            shortest = std::min(shortest, RenewalSchedule::retry_after(held_[i]->ttl));
-        }
-        return shortest;
+    /// Behind a batch of which not a byte could be sent: the next one fares no better just yet. Not so
+    /// long that it would matter to the lease that ends first.
+    [[nodiscard]] std::chrono::nanoseconds pause(Deadline now) const noexcept {
+        const RenewalNode* const first = schedule_.any();
+        if (first == nullptr || first->confirmed <= now) return std::chrono::milliseconds{1};
+        return std::clamp<std::chrono::nanoseconds>((first->confirmed - now) / 20,
+                                                    std::chrono::milliseconds{1},
+                                                    std::chrono::milliseconds{100});
     }
 
     // --- the threads that watch and signal
@@ -223,6 +251,7 @@ private:
     void watch_loop(const Worker& self, Guarded& lock) noexcept {
         while (!stopping_) {
             if (watcher_ != nullptr && watcher_ != &self) {
+                if (resting_ != 0) return workers_.leave(self); // one understudy is enough
                 ++resting_;
                 rest(watch_word_, Deadline::max(), lock);
                 --resting_;
@@ -231,14 +260,14 @@ private:
             watcher_ = &self;
             const Deadline now = runtime_.now();
             mark_lapsed(now);
-            if (signaller_.pending() && signaller_.overdue_at() <= now) {
+            const bool crowded = signaller_.running() >= most_signals;
+            if (signaller_.pending() && !crowded && signaller_.overdue_at() <= now) {
                 hand_over_the_watch();
                 signaller_.run(lock);
                 continue;
             }
-            const RenewalNode* const first = schedule_.next_watched();
-            Deadline next = first != nullptr ? first->watch : Deadline::max();
-            if (signaller_.pending()) next = std::min(next, signaller_.overdue_at());
+            Deadline next = schedule_.next_watch();
+            if (signaller_.pending() && !crowded) next = std::min(next, signaller_.overdue_at());
             rest(watch_word_, next, lock);
         }
         if (watcher_ == &self) watcher_ = nullptr;
@@ -246,20 +275,14 @@ private:
 
     /// Marks every lease that has lapsed, or has been held for long enough, and queues its signal.
     void mark_lapsed(Deadline now) noexcept {
-        while (RenewalNode* const node = schedule_.next_watched()) {
-            if (node->watch > now) return;
+        while (RenewalNode* const node = schedule_.lapsed(now)) {
             LeaseRecord& record = record_of(*node);
-            const bool expired = record.term().expire(now);
             const Deadline end = record.term().deadline();
-            if (end != Deadline{} && now < record.hold_end) {
-                schedule_.watch_until(*node, std::min(end, record.hold_end)); // renewed just now
-                continue;
+            if (end > now && now < record.hold_end) {
+                schedule_.watch_until(*node, end); // renewed just now
+            } else {
+                end_watch(record, now, Loss::max_hold);
             }
-            const bool held = end != Deadline{};
-            if (held) record.term().let_run_out(Loss::max_hold);
-            // where the guard noticed first, it has told the observer
-            signaller_.queue(record, expired || held);
-            drop(record);
         }
     }
 
@@ -270,6 +293,9 @@ private:
         if (resting_ != 0) return wake(watch_word_);
         (void)start_worker(&RenewerCore::watch_loop);
     }
+
+    /// So many callbacks may be stuck at once, each with a thread to itself, before signals wait.
+    static constexpr std::size_t most_signals = 32;
 
     B& backend_;
     Runtime& runtime_;
@@ -284,6 +310,7 @@ private:
     std::size_t resting_ = 0; ///< threads that could take the watch
     bool stopping_ = false;
     Deadline pause_until_{};
+    std::chrono::nanoseconds answer_time_{}; ///< of the last batch that was answered
     std::atomic<std::uint32_t> io_word_{0};
     std::atomic<std::uint32_t> watch_word_{0};
 

@@ -3,6 +3,8 @@
 
 #include <leaselock/core/config.hpp>
 #include <leaselock/core/deadline.hpp>
+#include <leaselock/core/observer.hpp>
+#include <leaselock/core/outcome.hpp>
 #include <leaselock/core/runtime.hpp>
 #include <leaselock/lock/detail/lease_record.hpp>
 
@@ -41,9 +43,10 @@ public:
         last_ = &record;
     }
     [[nodiscard]] bool pending() const noexcept { return first_ != nullptr; }
+    [[nodiscard]] std::size_t running() const noexcept { return signals_; }
     /// When the signals that wait are no longer to wait for those that are being given.
     [[nodiscard]] Deadline overdue_at() const noexcept {
-        return running_ == nullptr ? Deadline::min() : overdue_at_;
+        return signals_ == 0 ? Deadline::min() : overdue_at_;
     }
 
     /// Gives all signals that are queued, on this thread.
@@ -58,7 +61,7 @@ public:
             take_out(record);
             return signal(record, lock);
         }
-        while (is_running_elsewhere(record)) {
+        while (is_running(record) && !is_inside_a_callback()) {
             const std::uint32_t seen = done_.load(std::memory_order_acquire);
             lock.unlock();
             (void)runtime_.wait_until(done_, seen, Deadline::max());
@@ -66,8 +69,19 @@ public:
         }
     }
 
+    /// Tells the observer of a record, where `settle` can wait for it.
+    void tell(LeaseRecord& record, Verb verb, Deadline start, const Outcome& outcome,
+              Guarded& lock) noexcept {
+        Running self{&record, std::this_thread::get_id(), running_};
+        running_ = &self;
+        lock.unlock();
+        record.tell(verb, start, outcome);
+        lock.lock();
+        end(self);
+    }
+
 private:
-    /// A signal that is being given; it lives on its thread's stack.
+    /// The user's code at work on a record; it lives on its thread's stack.
     struct Running {
         LeaseRecord* record = nullptr;
         std::thread::id thread{};
@@ -80,20 +94,31 @@ private:
         running_ = &self;
         record.signal = Signal::running;
         overdue_at_ = later(runtime_.now(), patience);
+        ++signals_;
         const bool tells = record.signal_tells;
         lock.unlock();
         if (tells) record.tell_loss();
         record.request_stop();
         lock.lock();
+        --signals_;
+        end(self);
+    }
+    void end(const Running& self) noexcept {
         Running** at = &running_;
         while (*at != &self) at = &(*at)->next;
         *at = self.next;
         done_.fetch_add(1, std::memory_order_release);
         runtime_.notify_all(done_);
     }
-    [[nodiscard]] bool is_running_elsewhere(const LeaseRecord& record) const noexcept {
+    [[nodiscard]] bool is_running(const LeaseRecord& record) const noexcept {
         for (const Running* at = running_; at != nullptr; at = at->next) {
-            if (at->record == &record) return at->thread != std::this_thread::get_id();
+            if (at->record == &record) return true;
+        }
+        return false;
+    }
+    [[nodiscard]] bool is_inside_a_callback() const noexcept {
+        for (const Running* at = running_; at != nullptr; at = at->next) {
+            if (at->thread == std::this_thread::get_id()) return true;
         }
         return false;
     }
@@ -113,6 +138,7 @@ private:
     LeaseRecord* first_ = nullptr;
     LeaseRecord* last_ = nullptr;
     Running* running_ = nullptr;
+    std::size_t signals_ = 0; ///< of those
     Deadline overdue_at_{};
     std::atomic<std::uint32_t> done_{0};
 };

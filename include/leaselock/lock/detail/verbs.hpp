@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 
 #include <leaselock/core/config.hpp>
+#include <leaselock/core/deadline.hpp>
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/lock/detail/renewal_schedule.hpp>
 #include <leaselock/lock/options.hpp>
@@ -202,7 +203,8 @@ private:
         // a key that went between SET and PTTL has nothing left to live
         const Reply& left = replies[count - 1];
         if (waiting && left.kind == Reply::integer && left.number != -1) {
-            attempt.holder_left = std::chrono::milliseconds{std::max<std::int64_t>(left.number, 0)};
+            attempt.holder_left = std::chrono::milliseconds{
+                std::clamp<std::int64_t>(left.number, 0, max_ttl.count())};
         }
         return attempt;
     }

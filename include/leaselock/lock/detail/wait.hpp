@@ -40,7 +40,7 @@ struct Wait {
         if (sleeper.stopped()) return outcome;
 
         // Whoever is not at the head of the line when time runs out asks once all the same.
-        const std::chrono::nanoseconds patience = std::chrono::milliseconds{5};
+        const std::chrono::nanoseconds patience = std::chrono::milliseconds{100};
         const Deadline ask_at = later(until, -std::min((until - runtime.now()) / 4, patience));
         std::optional<InLine> line;
         if (backend != nullptr) {

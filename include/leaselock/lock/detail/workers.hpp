@@ -62,6 +62,15 @@ public:
         }
     }
 
+    /// For a thread that is not needed any more: nobody joins it, it ends by itself.
+    void leave(const Worker& self) noexcept {
+        Worker** at = &first_;
+        while (*at != &self) at = &(*at)->next;
+        (*at)->alone = true;
+        runtime_.detach((*at)->handle);
+        *at = (*at)->next;
+    }
+
 private:
     static void* run(void* argument) noexcept {
         auto& self = *static_cast<Worker*>(argument);
