@@ -508,3 +508,28 @@ TEST_CASE("N15 P4 HiredisConnection: forked during a lookup, the child waits for
     named.resolver.answer(true);
     CHECK(line_of(call(named.c, {"PING"})) == "+PONG");
 }
+
+TEST_CASE("N13 HiredisConnection: a reply to a command that has not gone out answers nobody") {
+    FalseServer server{[](FalseServer::Peer& peer) {
+        peer.send("+OK\r\n+OK\r\n"); // and reads nothing
+        peer.pause(1s);
+    }};
+    HiredisConnection c{server.url()};
+    const std::string big(64'000'000, 'x');
+    const auto replies = call_all(c, {{"SET", "a", big}, {"SET", "k", "v"}}, 500ms);
+    CHECK(line_of(replies[0]) == "unknown");
+    CHECK(line_of(replies[1]) == "unsent");
+}
+
+TEST_CASE(
+    "S3 HiredisConnection: a sign-in that was refused is not refused again without being asked") {
+    FalseServer server{[](FalseServer::Peer& peer) {
+        (void)peer.expect_command();
+        peer.send("-LOADING Redis is loading the dataset in memory\r\n");
+    }};
+    HiredisConnection c{server.url() + "/3"};
+    CHECK(call(c, {"PING"}).kind == Reply::error);
+    const Reply late = call(c, {"PING"}, -1ms);
+    CHECK(late.kind == Reply::unsent);
+    CHECK(late.cause == errc::timed_out);
+}

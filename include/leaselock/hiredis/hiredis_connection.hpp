@@ -211,12 +211,9 @@ inline bool HiredisConnection::advance(std::span<Reply> replies) noexcept {
 }
 
 inline void HiredisConnection::connect() noexcept {
-    phase_ = Phase::connecting;
     const Deadline now = runtime_.now();
-    if (now >= by_) {
-        fail_here(make_error_code(errc::timed_out));
-        return;
-    }
+    if (now >= by_) return fail_here(make_error_code(errc::timed_out));
+    phase_ = Phase::connecting;
     const auto limit = ceil_saturated<LeaseClock::duration>(endpoint_.connect_timeout);
     const Deadline connect_by = std::min(by_, later(now, limit));
     if (connector_.begin(connect_by, stream_) == detail::Progress::failed) {
@@ -248,7 +245,8 @@ inline void HiredisConnection::give_verdicts(std::span<Reply> replies) noexcept 
 }
 
 inline void HiredisConnection::leave_to_parent() noexcept {
-    stream_.close();
+    stream_.abandon();
+    exchange_.abandon();
     connector_.abandon_in_child();
     process_ = runtime_.process();
 }

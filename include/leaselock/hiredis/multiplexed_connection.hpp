@@ -26,6 +26,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string_view>
@@ -76,7 +77,11 @@ public:
     MultiplexedConnection& operator=(const MultiplexedConnection&) = delete;
     /// No call may be under way.
     ~MultiplexedConnection() {
-        if (runtime_.process() != process_) connector_.abandon_in_child();
+        if (runtime_.process() == process_) return;
+        // what another thread of the parent may have been changing is left alone
+        stream_.abandon();
+        connector_.abandon_in_child();
+        (void)owned_slots_.release();
     }
 
     /// See `Connection`.
@@ -114,7 +119,8 @@ private:
     Runtime& runtime_;
     std::mutex mutex_;
     bool led_ = false; ///< somebody leads; the stream is theirs
-    detail::SlotQueue slots_;
+    std::unique_ptr<detail::SlotQueue> owned_slots_ = std::make_unique<detail::SlotQueue>();
+    detail::SlotQueue& slots_ = *owned_slots_;
     detail::Stream stream_;
     detail::Connector connector_;
     bool connecting_ = false;
@@ -203,8 +209,12 @@ inline void MultiplexedConnection::tell_concluded(const detail::Slot& own, Guard
 inline void MultiplexedConnection::post(std::span<const Command> commands,
                                         std::span<Reply> replies) noexcept {
     const detail::Failure late = failure(make_error_code(errc::timed_out));
-    const bool open = !connecting_ && stream_.is_open(); // else the stream is the leader's alone
-    if (open && slots_.idle()) heard_ = runtime_.now();
+    bool open = !connecting_ && stream_.is_open(); // else the stream is the leader's alone
+    if (open && slots_.idle()) {
+        open = detail::is_silent(stream_.socket.descriptor());
+        if (!open) stream_.close();
+        heard_ = runtime_.now();
+    }
     const bool written = open && slots_.write_for_nobody(commands);
     if (written && !led_) {
         const detail::Io io = detail::send_some(stream_.socket.descriptor(), slots_.output());
@@ -223,7 +233,8 @@ inline void MultiplexedConnection::post(std::span<const Command> commands,
 inline void MultiplexedConnection::connect(Deadline by, Guarded& lock) noexcept {
     const Deadline now = runtime_.now();
     detail::Progress progress = detail::Progress::waiting;
-    if (!connecting_) {
+    // one that was left behind, and whose time is over, is no reason to fail now
+    if (!connecting_ || now >= connector_.deadline()) {
         // of the endpoint's own time: others wait for it too, and the next leader goes on with it
         progress = connector_.begin(later(now, endpoint_.connect_timeout), stream_);
         connecting_ = true;
@@ -301,7 +312,7 @@ inline bool MultiplexedConnection::decode() noexcept {
             cause_of(reply->text.view()) == errc::too_many_clients) {
             turned_away_ = reply->text;
         }
-        if (!slots_.took_reply()) return false;
+        if (!slots_.take_reply(*reply)) return false;
     }
     // A reply too many would answer the next command.
     if (!stream_.decoder.is_drained()) stream_.close();

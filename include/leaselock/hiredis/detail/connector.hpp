@@ -95,7 +95,12 @@ public:
     /// Whether the failure's text is the error by which the server refused the sign-in.
     [[nodiscard]] bool refused_by_server() const noexcept { return refused_; }
 
-    void abandon_in_child() noexcept { lookup_.abandon_in_child(); }
+    void abandon_in_child() noexcept {
+        lookup_.abandon_in_child();
+        sign_in_.abandon();
+    }
+    /// When the time to connect is over.
+    [[nodiscard]] Deadline deadline() const noexcept { return by_; }
 
 private:
     enum class Phase : std::uint8_t { looking_up, connecting, signing_in };

@@ -35,6 +35,11 @@ struct Stream {
         socket.close();
         decoder.close();
     }
+    /// In a forked child: its copy of the descriptor is closed, and nothing else is touched.
+    void abandon() noexcept {
+        socket.close();
+        decoder.abandon();
+    }
 };
 
 /// Why something ended without an answer.
@@ -60,6 +65,7 @@ public:
         answered_ = 0;
         broken_ = false;
         turned_away_ = false;
+        abandoned_ = false;
         return out_.write(commands);
     }
 
@@ -89,6 +95,11 @@ public:
     [[nodiscard]] short events() const noexcept {
         return static_cast<short>(sent_ < out_.size() && !broken_ ? POLLIN | POLLOUT : POLLIN);
     }
+    /// In a forked child: what was written is not looked at any more.
+    void abandon() noexcept {
+        out_.abandon();
+        abandoned_ = true;
+    }
     [[nodiscard]] bool is_broken() const noexcept { return broken_; }
     [[nodiscard]] std::size_t answered() const noexcept { return answered_; }
     [[nodiscard]] const Failure& failure() const noexcept { return failure_; }
@@ -99,7 +110,8 @@ public:
     /// middle is unknown like those that went out whole: it cannot run by itself, but its bytes are on
     /// their way, and the promise of *unsent* is that there are none.
     void give_up(const Failure& failure, std::span<Reply> replies) const noexcept {
-        const std::size_t begun = out_.count_begun(sent_);
+        const std::size_t all_or_none = sent_ == 0 ? 0 : count_;
+        const std::size_t begun = abandoned_ ? all_or_none : out_.count_begun(sent_);
         for (std::size_t i = answered_; i < count_ && i < replies.size(); ++i) {
             if (i < begun) {
                 replies[i].set_unknown(failure.cause);
@@ -145,19 +157,21 @@ private:
     [[nodiscard]] Progress decode(Stream& stream, std::span<Reply> replies) noexcept {
         while (answered_ < count_) {
             Reply& reply = answered_ < replies.size() ? replies[answered_] : surplus_;
+            const bool whole = sent_ == out_.size() || answered_ < out_.count_whole(sent_);
             switch (stream.decoder.next(reply)) {
             case ReplyDecoder::Step::incomplete: return Progress::waiting;
             case ReplyDecoder::Step::broken:
                 return fail(stream.decoder.error(), stream.decoder.complaint());
             case ReplyDecoder::Step::decoded: break;
             }
+            // Half a command may be answered by an error, all else is no Redis'.
+            if (!whole && (reply.kind != Reply::error || answered_ >= out_.count_begun(sent_))) {
+                return fail(make_error_code(errc::protocol_error), "a reply before its command");
+            }
             ++answered_;
             if (stream.fresh) {
                 stream.fresh = false;
                 turned_away_ = is_turned_away(reply);
-            }
-            if (sent_ < out_.size() && answered_ > out_.count_begun(sent_)) {
-                return fail(make_error_code(errc::protocol_error), "a reply before its command");
             }
         }
         // A reply too many would answer the next command.
@@ -184,6 +198,7 @@ private:
     std::size_t answered_ = 0;
     bool broken_ = false;
     bool turned_away_ = false;
+    bool abandoned_ = false;
     Failure failure_;
     Reply surplus_; ///< takes what the caller has no room for
 };

@@ -13,6 +13,7 @@
 #include <span>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
@@ -48,10 +49,11 @@ public:
         return reader_ != nullptr && grow_buffer();
     }
     void close() noexcept {
-        if (reader_ != nullptr) ::redisReaderFree(reader_);
-        reader_ = nullptr;
+        if (reader_ != nullptr) ::redisReaderFree(std::exchange(reader_, nullptr));
         refused_ = nullptr;
     }
+    /// In a child whose parent may have been in the middle of a reply: the reader is left alone.
+    void abandon() noexcept { reader_ = nullptr; }
 
     /// Adds bytes; a failure shows in the next step.
     void feed(std::span<const char> bytes) noexcept {

@@ -81,13 +81,22 @@ public:
     /// failure only: so it is read off the bytes and not noted down for each command.
     [[nodiscard]] std::size_t count_begun(std::size_t bytes) const noexcept {
         std::size_t count = 0;
-        for (std::size_t at = 0; at < bytes && at < size_; ++count) {
-            for (std::size_t words = take_number(at); words != 0; --words) {
-                const std::size_t word = take_number(at);
-                at += word + 2;
-            }
+        for (std::size_t at = 0; at < bytes && at < size_; ++count) skip_command(at);
+        return count;
+    }
+    /// How many commands lie wholly among the first `bytes`.
+    [[nodiscard]] std::size_t count_whole(std::size_t bytes) const noexcept {
+        std::size_t count = 0;
+        for (std::size_t at = 0; at < size_; ++count) {
+            skip_command(at);
+            if (at > bytes) break;
         }
         return count;
+    }
+    /// In a child whose parent may have been in the middle of a change: the memory is left alone.
+    void abandon() noexcept {
+        bytes_ = nullptr;
+        size_ = capacity_ = 0;
     }
 
 private:
@@ -174,6 +183,13 @@ private:
         }
         *to++ = static_cast<char>('0' + value);
         return to;
+    }
+
+    void skip_command(std::size_t& at) const noexcept {
+        for (std::size_t words = take_number(at); words != 0; --words) {
+            const std::size_t word = take_number(at);
+            at += word + 2;
+        }
     }
 
     /// Reads a number that `put_number` has written at `at`, and goes behind it.

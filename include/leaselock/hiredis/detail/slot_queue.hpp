@@ -106,16 +106,17 @@ public:
         if (slot == nullptr || slot->answered >= slot->replies.size()) return &surplus_;
         return &slot->replies[slot->answered];
     }
-    /// The next reply has come. @return false where its command has not gone out: no Redis does that
-    [[nodiscard]] bool took_reply() noexcept {
+    /// The next reply has come. @return false where its command has not gone out: no Redis does that,
+    /// but for an error about half a command
+    [[nodiscard]] bool take_reply(const Reply& reply) noexcept {
         Entry& entry = in_flight_[head_];
-        const bool plausible = entry.begin < base_ + sent_;
+        if (has_output() && !was_sent(entry, reply.kind == Reply::error)) return false;
         if (entry.slot != nullptr) ++entry.slot->answered;
         if (--entry.left == 0) {
             if (entry.slot != nullptr) finish(*entry.slot);
             drop_front();
         }
-        return plausible;
+        return true;
     }
 
     /// Takes a call out whose caller waits no longer, and gives its verdicts. What has gone out goes its
@@ -201,6 +202,19 @@ private:
         return false;
     }
 
+    /// Whether the command that is to be answered next has gone out, wholly or, where that is enough, in
+    /// part. Of an abandoned call nothing is left but what had begun to.
+    [[nodiscard]] bool was_sent(const Entry& entry, bool in_part) const noexcept {
+        const std::uint64_t sent = base_ + sent_;
+        if (entry.slot == nullptr) return entry.begin < sent;
+        std::uint64_t begin = entry.begin;
+        const auto commands = entry.slot->commands;
+        for (std::size_t i = 0; i < entry.slot->answered; ++i) {
+            begin += RespWriter::size_of(commands[i]);
+        }
+        const std::uint64_t end = begin + RespWriter::size_of(commands[entry.slot->answered]);
+        return in_part ? begin < sent : end <= sent;
+    }
     /// Leaves a call's place to nobody, and cuts out those of its commands that are wholly unsent.
     void withdraw(std::size_t at) noexcept {
         const Slot& slot = *in_flight_[at].slot;
