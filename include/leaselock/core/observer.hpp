@@ -47,7 +47,9 @@ struct Event {
 };
 
 /// Hears every outcome. It is called on the thread of the verb, from destructors too, so it must
-/// not throw, should be quick, and must not use the guard that the event is about.
+/// not throw, should be quick, and must not use the guard that the event is about. What a renewer does
+/// it hears on the renewer's threads, at the same time as others: it must be thread-safe there. It
+/// outlives the guards; behind a guard's destructor it is not called for it any more.
 class Observer {
 public:
     virtual void on_event(const Event& event) noexcept = 0;

@@ -95,8 +95,8 @@ public:
         return *this;
     }
     /// compare-and-delete, if anything of the guard's may be in Redis: after the deadline too, and
-    /// again where an earlier one went unanswered. Takes `timeout` at most. What came of it goes to
-    /// the observer: a destructor has nobody else to tell.
+    /// again where an earlier one went unanswered. As `unlock`; what came of it goes to the observer: a
+    /// destructor has nobody else to tell.
     ~LeaseLock() { state_.end(); }
 
 #if LEASELOCK_EXCEPTIONS
@@ -129,8 +129,8 @@ public:
     /// @return yes: acquired. no: busy. refused: surely not acquired, with the server's text; also
     ///         `errc::too_late`, and a fence that failed, once the key has been deleted again.
     ///         unsent: nothing was sent. unknown: no answer, or none that proves anything; the token
-    ///         is never believed, its deletion has been sent, and the destructor or the next attempt
-    ///         repeat that until it is answered.
+    ///         is never believed, its deletion is sent where there is time for it, and the destructor
+    ///         or the next attempt repeat that until it is answered.
     /// Takes `timeout` at most, and once more as much where it has to clean up.
     [[nodiscard]] Outcome try_acquire() noexcept { return state_.try_acquire(); }
 
@@ -168,7 +168,10 @@ public:
     /// @return yes: deleted. no: not the owner any more, `errc::taken` or `gone`. unknown, refused or
     ///         unsent: the key may be there until its ttl ends; calling again, or the destructor,
     ///         repeats the deletion. unsent with `errc::not_held`: there is nothing to give back.
-    /// The outcome may be ignored, so that the guards of `std` work. Takes `timeout` at most.
+    /// The outcome may be ignored, so that the guards of `std` work. Takes `timeout` at most. Of a kept
+    /// lease that has been lost, it first waits for the stop callbacks that a renewer's thread is
+    /// running for it, or runs them itself where none does yet: as with `~stop_callback`, hold no
+    /// mutex that they take.
     Outcome unlock() noexcept { return state_.unlock(); }
 
     /// Hands the lease over without giving it back: the guard is empty, the key stays for whoever adopts
@@ -200,7 +203,8 @@ public:
     [[nodiscard]] std::string_view fingerprint() const noexcept {
         return record() != nullptr ? fingerprint_of(record()->value()) : std::string_view{};
     }
-    /// How the last lease ended; none while it is held, and after it was given back in time. `max_hold`
+    /// How the last lease ended, until the next attempt; none while it is held, and after it was given
+    /// back in time. `max_hold`
     /// and `unkept` show from the moment at which they set the stop token, while the lease runs out.
     [[nodiscard]] Loss loss() const noexcept {
         (void)owns_lock();

@@ -18,10 +18,10 @@ inline namespace LEASELOCK_ABI {
 /// Keeps leases while their holders work: renews each every third of its ttl, and sets its stop token
 /// when it is lost, at its deadline at the latest.
 ///
-/// One renewer serves one lease or a hundred thousand, over one connection: one of its own, or one that
-/// may be shared by threads. It has two threads from the first `keep` on, one that renews and one that
-/// watches; when a lease is lost another may join them. A failed renewal is not a loss: it is tried
-/// again inside the lease.
+/// One renewer serves one lease or a hundred thousand, over one connection: one of its own, or one
+/// that may be shared by threads. It has two threads from the first `keep` on, one that renews and one
+/// that watches; where stop callbacks take long, more join them, 32 at most. A failed renewal is not a
+/// loss: it is tried again inside the lease.
 ///
 /// A renewer that is destroyed first sets the stop tokens of what it still keeps, with `Loss::unkept`.
 /// In a forked child it is inert, and so are its leases. It outlives neither its connection nor the
