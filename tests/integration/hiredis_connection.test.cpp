@@ -533,3 +533,24 @@ TEST_CASE(
     CHECK(late.kind == Reply::unsent);
     CHECK(late.cause == errc::timed_out);
 }
+
+TEST_CASE("HiredisConnection: a second thread is told so, and takes nobody's reply") {
+    RedisServer server;
+    HiredisConnection c{server.url()};
+    REQUIRE(line_of(call(c, {"PING"})) == "+PONG");
+    server.stop_process();
+    Reply first;
+    std::thread other{[&] {
+        do first = call(c, {"ECHO", "first"}, 20s);
+        while (first.cause == errc::in_use);
+    }};
+    Reply second;
+    CHECK(eventually([&] { // the other one is in its call
+        second = call(c, {"PING"}, 1ms);
+        return second.cause == errc::in_use;
+    }));
+    CHECK(second.kind == Reply::unsent);
+    server.continue_process();
+    other.join();
+    CHECK(line_of(first) == "$first");
+}

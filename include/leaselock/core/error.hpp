@@ -22,6 +22,7 @@ enum class errc : int {
     invalid_argument,
     already_kept,
     other_process,
+    in_use,
     // the key speaks
     busy,
     taken,
@@ -92,6 +93,7 @@ inline constexpr ErrorRow error_rows[] = {
     {errc::already_held, condition::misuse, "a lease is held already"},
     {errc::invalid_argument, condition::misuse, "invalid argument"},
     {errc::already_kept, condition::misuse, "the lease is kept by a renewer already"},
+    {errc::in_use, condition::misuse, "the connection is in a call of another thread"},
     {errc::other_process, condition::misuse, "belongs to another process (fork)"},
     {errc::busy, condition::contention, "held by another"},
     {errc::taken, condition::not_owner, "the key holds another's value"},

@@ -52,7 +52,7 @@ struct Endpoint {
     [[nodiscard]] static Endpoint from_url(std::string_view url) {
         Endpoint endpoint;
         if (const Outcome outcome = parse(url, endpoint); !outcome) {
-            throw Error{outcome, "connect to", "the URL"};
+            throw Error{outcome, "read", "the URL of the server"};
         }
         return endpoint;
     }
@@ -200,8 +200,8 @@ inline constexpr std::string_view bad_timeout =
     } else if (scheme_is("unix")) {
         complaint = set_unix(url, e);
     } else if (scheme_is("rediss") || scheme_is("valkeys")) {
-        return "TLS (rediss://) needs hiredis 1.0 or later with hiredis_ssl and the target "
-               "leaselock::tls, which this build does not have";
+        return "TLS (rediss://) is not in this version of leaselock: it needs hiredis 1.0 or later "
+               "with hiredis_ssl";
     } else {
         return "unknown scheme: redis:// or unix://";
     }

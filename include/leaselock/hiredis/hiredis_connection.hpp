@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -42,7 +43,8 @@ inline namespace LEASELOCK_ABI {
 ///
 /// In a forked child it closes its descriptor, without a word to the server, and opens one of its own.
 ///
-/// Thread-safety: one thread at a time. It does not move. Source: design, "The connection".
+/// Thread-safety: one thread at a time; a `call` that finds another thread's under way is unsent,
+/// `errc::in_use`. It does not move. Source: design, "The connection".
 class HiredisConnection {
 public:
     static constexpr bool is_shareable = false;
@@ -70,6 +72,11 @@ public:
 
     /// Sends all commands at once and takes one reply each. See `Connection`.
     void call(std::span<const Command> commands, std::span<Reply> replies, Deadline by) noexcept {
+        // two threads at once would take each other's replies: said, where it is seen, not done
+        if (in_call_.exchange(true, std::memory_order_acquire)) {
+            for (Reply& reply : replies) reply.set_unsent(make_error_code(errc::in_use));
+            return;
+        }
         start(commands, by);
         do {
             if (phase_ != Phase::idle && !is_due()) {
@@ -77,6 +84,7 @@ public:
                 detail::wait_ready({&alone, 1}, wake(), runtime_);
             }
         } while (!proceed(replies));
+        in_call_.store(false, std::memory_order_release);
     }
 
     /// Begins a call, without waiting; a call that is under way is given up. See `SplitConnection`.
@@ -139,6 +147,7 @@ private:
     bool refused_ = false; ///< with `failed`: the server refused the sign-in
     Deadline by_{};
     detail::Failure failure_;
+    std::atomic<bool> in_call_{false};
     Dialect dialect_;
 };
 

@@ -14,6 +14,7 @@
 #include <leaselock/lock/options.hpp>
 
 #include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -87,6 +88,12 @@ public:
     LeaseLock(B& backend, std::string_view key, std::chrono::duration<Rep, Period> ttl,
               std::defer_lock_t tag)
         : LeaseLock(backend, key, options_type{.ttl = to_ttl(ttl)}, tag) {}
+
+    /// A ttl is a duration, not a number: write `10s`, with `using namespace std::chrono_literals`.
+    template <std::integral Number>
+    LeaseLock(B& backend, std::string_view key, Number ttl) = delete;
+    template <std::integral Number>
+    LeaseLock(B& backend, std::string_view key, Number ttl, std::defer_lock_t tag) = delete;
 
     LeaseLock(LeaseLock&& other) noexcept = default;
     /// Gives back what this guard holds, as its destructor would.

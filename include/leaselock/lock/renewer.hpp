@@ -6,6 +6,7 @@
 #include <leaselock/core/runtime.hpp>
 #include <leaselock/lock/detail/renewer_core.hpp>
 #include <leaselock/lock/lease_lock.hpp>
+#include <leaselock/redis/connection.hpp>
 
 #include <chrono>
 #include <mutex>

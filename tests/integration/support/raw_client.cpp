@@ -92,7 +92,8 @@ RawClient::Reply RawClient::call(const std::vector<std::string>& words) {
 RawClient::Reply RawClient::round_trip(const std::vector<std::string>& words) {
     std::string request = "*" + std::to_string(words.size()) + "\r\n";
     for (const auto& word : words) {
-        request += "$" + std::to_string(word.size()) + "\r\n" + word + "\r\n";
+        request.append("$").append(std::to_string(word.size())).append("\r\n");
+        request.append(word).append("\r\n");
     }
     // Own sending and waiting: hiredis may raise SIGPIPE, and signals restart its time limit.
     const auto deadline = std::chrono::steady_clock::now() + limit_;

@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"", "no scheme"}, Bad{"127.0.0.1:6379", "no scheme"}, Bad{"redis:/h", "no scheme"},
         Bad{"://h", "unknown scheme"}, Bad{"http://h", "unknown scheme"},
         Bad{"redis+unix:///run/r.sock", "unknown scheme"}, Bad{"rediss://h", "hiredis 1.0"},
-        Bad{"rediss://h", "leaselock::tls"}, Bad{"valkeys://h", "hiredis_ssl"},
+        Bad{"rediss://h", "not in this version"}, Bad{"valkeys://h", "hiredis_ssl"},
         // host
         Bad{"redis://", "host: missing"}, Bad{"redis://:6379", "host: missing"},
         Bad{"redis:///0", "host: missing"}, Bad{"redis://u:p@/0", "host: missing"},

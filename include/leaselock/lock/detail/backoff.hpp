@@ -45,9 +45,12 @@ next_attempt(Deadline now, std::chrono::nanoseconds pause,
     return std::min(wake, last);
 }
 
-/// Room for the last attempt's answer: twice what the one before took, at least 1 ms.
-[[nodiscard]] constexpr std::chrono::nanoseconds last_lead(std::chrono::nanoseconds took) noexcept {
-    return std::max<std::chrono::nanoseconds>(2 * took, std::chrono::milliseconds{1});
+/// Room for the last attempt's answer: four times what the one before took, at least 20 ms, but no more
+/// than a quarter of the whole wait.
+[[nodiscard]] constexpr std::chrono::nanoseconds last_lead(std::chrono::nanoseconds took,
+                                                           std::chrono::nanoseconds span) noexcept {
+    const std::chrono::nanoseconds least = std::chrono::milliseconds{20};
+    return std::min(std::max(4 * took, least), span / 4);
 }
 
 } // namespace detail

@@ -173,7 +173,8 @@ public:
     /// @return its size
     std::size_t take(Deadline now, std::chrono::nanoseconds answer_time,
                      std::span<RenewalNode*, batch_limit> batch, Deadline& by) noexcept {
-        while (!waiting_.empty() && waiting_.first() <= now) {
+        // A little early is as good, and lets leases that came one after another share a write.
+        while (!waiting_.empty() && waiting_.first() <= later(now, grace_of(waiting_.top()))) {
             RenewalNode& node = waiting_.top();
             waiting_.remove(node);
             ready_.push(node);
@@ -222,6 +223,11 @@ public:
     }
 
 private:
+    /// How much earlier than it is due a lease may be renewed: a hundredth of its period.
+    static std::chrono::nanoseconds grace_of(const RenewalNode& node) noexcept {
+        return node.period() / 100;
+    }
+
     /// For an answer that nobody has timed yet.
     static constexpr std::chrono::milliseconds shortest_try{5};
 

@@ -40,8 +40,9 @@ struct Wait {
         if (sleeper.stopped()) return outcome;
 
         // Whoever is not at the head of the line when time runs out asks once all the same.
+        const std::chrono::nanoseconds span = until - runtime.now();
         const std::chrono::nanoseconds patience = std::chrono::milliseconds{100};
-        const Deadline ask_at = later(until, -std::min((until - runtime.now()) / 4, patience));
+        const Deadline ask_at = later(until, -std::min(span / 4, patience));
         std::optional<InLine> line;
         if (backend != nullptr) {
             line.emplace(backend, key, sleeper);
@@ -58,7 +59,7 @@ struct Wait {
             (void)runtime.fill_random(std::as_writable_bytes(std::span{&random, 1}));
             const std::optional<Deadline> next =
                 next_attempt(now, backoff(floor, cap, failed, random), holder_left, until,
-                             last_lead(now - start));
+                             last_lead(now - start, span));
             if (!sleeper.sleep_until(next.value_or(until))) {
                 outcome.cause = make_error_code(errc::stopped);
                 return outcome;
