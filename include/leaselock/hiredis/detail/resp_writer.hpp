@@ -128,8 +128,11 @@ private:
     /// memcpy, without a call for the short words that most are: two loads that may overlap.
     static void put_bytes(char* to, std::string_view word) noexcept {
         const std::size_t size = word.size();
-        if (size > 16) {
+        if (size > 32) {
             std::memcpy(to, word.data(), size);
+        } else if (size >= 16) {
+            std::memcpy(to, word.data(), 16);
+            std::memcpy(to + size - 16, word.data() + size - 16, 16);
         } else if (size >= 8) {
             std::memcpy(to, word.data(), 8);
             std::memcpy(to + size - 8, word.data() + size - 8, 8);

@@ -65,7 +65,8 @@ private:
         record_->tell(verb, start, outcome);
         return outcome;
     }
-    [[nodiscard]] Outcome begin_acquisition(Deadline start, Deadline until) noexcept;
+    [[nodiscard]] Outcome begin_acquisition(Deadline start, Deadline until,
+                                            Deadline& before_send) noexcept;
     [[nodiscard]] Outcome acquire(Deadline start, Deadline until,
                                   std::optional<std::chrono::milliseconds>* holder_left) noexcept;
     [[nodiscard]] Outcome adopt(const Lease& lease, Deadline start) noexcept;
@@ -103,12 +104,17 @@ Outcome GuardState<B>::try_acquire() noexcept {
     if (!record_) return {Answer::unsent, errc::invalid_argument, "the guard was moved from"};
     if (record_->foreign()) return {Answer::unsent, errc::other_process};
     const Deadline start = record_->runtime().now();
-    return told(Verb::acquire, start, acquire(start, Deadline::max(), nullptr));
+    Outcome outcome = acquire(start, Deadline::max(), nullptr);
+    record_->tell(Verb::acquire, start, outcome);
+    return outcome;
 }
 
-/// What comes before every SET and every swap. @return yes: a token has been drawn
+/// What comes before every SET and every swap.
+/// @param before_send set anew where that took time; the lease counts from there
+/// @return yes: a token has been drawn
 template <class B>
-Outcome GuardState<B>::begin_acquisition(Deadline start, Deadline until) noexcept {
+Outcome GuardState<B>::begin_acquisition(Deadline start, Deadline until,
+                                         Deadline& before_send) noexcept {
     if (deadline_at(*record_, start) != Deadline{}) return {Answer::unsent, errc::already_held};
     if (record_->flaw() != Flaw::none) {
         return {Answer::unsent, errc::invalid_argument,
@@ -122,6 +128,7 @@ Outcome GuardState<B>::begin_acquisition(Deadline start, Deadline until) noexcep
         if (record_->trace != Trace::none) {
             return {Answer::unsent, cleaned.cause, cleaned.text.view()};
         }
+        before_send = record_->runtime().now();
     }
     if (record_->shared()) { // a renewal of the last lease is still on its way
         Record::Handle next = record_->renewed();
@@ -139,9 +146,9 @@ Outcome GuardState<B>::begin_acquisition(Deadline start, Deadline until) noexcep
 template <class B>
 Outcome GuardState<B>::acquire(Deadline start, Deadline until,
                                std::optional<std::chrono::milliseconds>* holder_left) noexcept {
-    if (Outcome ready = begin_acquisition(start, until); !ready) return ready;
+    Deadline before_send = start;
+    if (Outcome ready = begin_acquisition(start, until, before_send); !ready) return ready;
     Record& record = *record_;
-    const Deadline before_send = record.runtime().now();
     const Deadline end = lease_deadline(before_send, record.ttl, record.margin);
     // an answer behind the deadline of the lease is worth nothing
     const Deadline by = std::min({later(start, record.timeout()), end, until});
@@ -165,9 +172,10 @@ Outcome GuardState<B>::adopt(const Lease& lease, Deadline start) noexcept {
     if (lease.key() != record_->key()) {
         return {Answer::unsent, errc::invalid_argument, "the lease is of another key"};
     }
-    if (Outcome ready = begin_acquisition(start, Deadline::max()); !ready) return ready;
+    Deadline before_send = start;
+    if (Outcome ready = begin_acquisition(start, Deadline::max(), before_send); !ready)
+        return ready;
     Record& record = *record_;
-    const Deadline before_send = record.runtime().now();
     const Deadline end = lease_deadline(before_send, record.ttl, record.margin);
     const Deadline by = std::min(later(start, record.timeout()), end);
     const auto swap = [&] {
@@ -295,7 +303,8 @@ Outcome GuardState<B>::unlock() noexcept {
         }
     }
     record.release_unanswered = record.release_unanswered || outcome.answer == Answer::unknown;
-    return told(Verb::release, start, outcome);
+    record.tell(Verb::release, start, outcome);
+    return outcome;
 }
 
 template <class B>
