@@ -52,8 +52,10 @@ public:
     };
     using Handle = std::unique_ptr<LeaseRecord, LetGo>;
 
-    /// Null when there is no memory.
-    static Handle make(Runtime& runtime, std::string_view key, const Options& options) noexcept {
+    /// Null when there is no memory. Not inlined: g++ 12 would take options made on the spot for
+    /// uninitialised, and say so to users.
+    [[gnu::noinline]] static Handle make(Runtime& runtime, std::string_view key,
+                                         const Options& options) noexcept {
         const Flaw flaw = find_flaw(key, options);
         if (flaw != Flaw::none) key = key.substr(0, max_key_size); // for messages only
         const std::string_view owner = flaw == Flaw::none ? options.owner : std::string_view{};
