@@ -282,8 +282,9 @@ inline void MultiplexedConnection::exchange(Deadline by, Guarded& lock) noexcept
     lock.unlock();
     pollfd alone{socket, static_cast<short>(more ? POLLIN | POLLOUT : POLLIN), 0};
     detail::wait_ready({&alone, 1}, std::min(by, fall_at), runtime_);
-    std::array<char, 16384>
-        chunk; // NOLINT(cppcoreguidelines-pro-type-member-init): the kernel sets it
+    // not set: the kernel does it
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init)
+    std::array<char, 16384> chunk;
     const detail::Io io = detail::receive_some(socket, chunk);
     const std::error_code error = detail::system_error_code();
     lock.lock();
