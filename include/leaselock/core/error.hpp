@@ -39,6 +39,8 @@ enum class errc : int {
     connection_lost,
     protocol_error,
     no_address,
+    insecure,
+    not_master,
     // the server's error replies
     moved,
     ask,
@@ -108,6 +110,8 @@ inline constexpr ErrorRow error_rows[] = {
     {errc::connection_lost, condition::unreachable, "connection lost"},
     {errc::protocol_error, condition::unusable, "not a Redis reply"},
     {errc::no_address, condition::unreachable, "host name not resolved"},
+    {errc::insecure, condition::denied, "the server could not be authenticated by TLS"},
+    {errc::not_master, condition::not_ready, "server is no master"},
     {errc::moved, condition::not_ready, "slot lives on another node"},
     {errc::ask, condition::not_ready, "slot is in migration"},
     {errc::try_again, condition::not_ready, "keys are in migration"},

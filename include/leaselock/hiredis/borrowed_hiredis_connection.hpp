@@ -166,7 +166,7 @@ inline detail::Progress BorrowedHiredisConnection::run(std::span<Reply> replies,
     exchange_.send(stream_);
     for (;;) {
         if (!exchange_.is_broken()) {
-            pollfd alone{context_.fd, exchange_.events(), 0};
+            pollfd alone = exchange_.interest(stream_);
             detail::wait_ready({&alone, 1}, by, runtime_);
         }
         const detail::Progress progress = exchange_.advance(stream_, replies);

@@ -4,16 +4,21 @@
 #include <leaselock/core/config.hpp>
 #include <leaselock/core/error.hpp>
 #include <leaselock/core/outcome.hpp>
+#include <leaselock/hiredis/detail/secure_layer.hpp>
 #include <leaselock/hiredis/detail/url.hpp>
+#include <leaselock/hiredis/resolver.hpp>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,7 +32,9 @@ inline namespace LEASELOCK_ABI {
 struct Endpoint {
     static constexpr std::size_t max_host_size = 253;      ///< RFC 1035
     static constexpr std::size_t max_unix_path_size = 107; ///< `sockaddr_un::sun_path` less its NUL
+    static constexpr std::size_t max_client_name_size = 64;
     static constexpr std::chrono::milliseconds max_connect_timeout = std::chrono::hours{1};
+    static constexpr std::chrono::seconds max_keepalive{32'767}; ///< of the kernel
 
     std::string host = "127.0.0.1"; ///< a name, or an IPv4 or IPv6 address without brackets
     std::uint16_t port = 6379;      ///< 1 to 65535
@@ -35,13 +42,25 @@ struct Endpoint {
     std::string user{};             ///< empty: the server's default user
     std::string password{};         ///< with an empty user too: no AUTH
     std::int32_t db = 0;            ///< 0 is where a connection begins: no SELECT
-    /// Until name, connection and sign-in are done; the call's own deadline counts as well.
+    /// Until name, connection, handshake and sign-in are done; the call's own deadline counts as well.
     std::chrono::milliseconds connect_timeout{1'000};
+    /// TCP: silence until the kernel asks whether the server is there still; a dead one shows after
+    /// twice that. 0 for never; at most 32,767 s.
+    std::chrono::seconds keepalive{15};
+    /// What `CLIENT LIST` calls us: 1 to 64 printable characters without a space; empty for no name.
+    /// A server that does not let this user set it is used without.
+    std::string client_name{};
+    /// Asked at each connect in place of host and port; null for none.
+    std::shared_ptr<Resolver> resolver{};
+    bool must_be_master = false; ///< each connect makes sure, by INFO; a replica is not used
+    bool tls = false;            ///< `rediss://`: never without, whatever the server says
+    /// How: `leaselock::Tls` sets it. Without it an endpoint that wants TLS is refused.
+    std::shared_ptr<const TransportSecurity> security{};
 
-    /// Reads a URL:
-    /// `redis://[[user]:password@]host[:port][/db][?db=1&connect_timeout=500ms]`, `valkey://` alike, or
-    /// `unix://[[user]:password@]/path[?db=1&connect_timeout=2s]`. In user, password and path, special
-    /// characters are percent-encoded: `@:/%` as `%40%3A%2F%25`.
+    /// Reads a URL: `redis://[[user]:password@]host[:port][/db][?parameters]`, `valkey://` alike,
+    /// `rediss://` and `valkeys://` with TLS, or `unix://[[user]:password@]/path[?parameters]`. In user,
+    /// password and path, special characters are percent-encoded: `@:/%` as `%40%3A%2F%25`. Parameters:
+    /// `db=1`, `connect_timeout=500ms`, `keepalive=60s`, `client_name=orders-7`, joined by `&`.
     /// @return yes, with `result` set; or unsent, `errc::invalid_argument` and a text that names the
     ///         part and its limit, with `result` as it was. The text never quotes the URL.
     /// @throws std::bad_alloc
@@ -97,6 +116,17 @@ inline constexpr std::string_view bad_path = "path of the unix socket: absolute,
 inline constexpr std::string_view bad_db = "db: a number from 0 to 2147483647";
 inline constexpr std::string_view bad_timeout =
     "connect_timeout: from 1ms to 3600s, a whole number and its unit, ms or s";
+inline constexpr std::string_view bad_keepalive =
+    "keepalive: from 0s to 32767s, a whole number and its unit, s";
+inline constexpr std::string_view bad_name =
+    "client_name: 1 to 64 printable ASCII characters without a space";
+inline constexpr std::string_view no_security =
+    "TLS (rediss://) needs leaselock::Tls, in leaselock/hiredis/tls.hpp, target leaselock::tls";
+
+[[nodiscard]] inline bool is_client_name(std::string_view name) noexcept {
+    return name.size() <= Endpoint::max_client_name_size &&
+           std::all_of(name.begin(), name.end(), [](char c) { return c > ' ' && c < 0x7f; });
+}
 
 /// What is wrong with an endpoint's fields, or empty.
 [[nodiscard]] inline std::string_view complaint_about(const Endpoint& e) noexcept {
@@ -114,6 +144,9 @@ inline constexpr std::string_view bad_timeout =
     if (e.connect_timeout.count() < 1 || e.connect_timeout > Endpoint::max_connect_timeout) {
         return bad_timeout;
     }
+    if (e.keepalive.count() < 0 || e.keepalive > Endpoint::max_keepalive) return bad_keepalive;
+    if (!is_client_name(e.client_name)) return bad_name;
+    if (e.tls && e.is_unix()) return "tls: not on a unix socket";
     return {};
 }
 
@@ -136,10 +169,37 @@ inline constexpr std::string_view bad_timeout =
     return {};
 }
 
+[[nodiscard]] inline std::string_view set_keepalive(std::string_view text, Endpoint& e) noexcept {
+    long long number = 0;
+    if (!text.ends_with('s')) return bad_keepalive;
+    text.remove_suffix(1);
+    if (!parse_number(text, 0, Endpoint::max_keepalive.count(), number)) return bad_keepalive;
+    e.keepalive = std::chrono::seconds{number};
+    return {};
+}
+
+[[nodiscard]] inline std::string_view set_client_name(std::string_view text, Endpoint& e) {
+    const std::string_view complaint = unescape(text, e.client_name);
+    return complaint.empty() && text.empty() ? bad_name : complaint;
+}
+
+/// What may follow a URL's `?`, each once. `twice` is what is said of a second one.
+struct UrlParameter {
+    std::string_view name;
+    std::string_view twice;
+    std::string_view (*set)(std::string_view value, Endpoint& e);
+};
+inline constexpr UrlParameter url_parameters[] = {
+    {"db", "db: given twice", set_db},
+    {"connect_timeout", "connect_timeout: given twice", set_timeout},
+    {"keepalive", "keepalive: given twice", set_keepalive},
+    {"client_name", "client_name: given twice", set_client_name},
+};
+
 /// `db=1&connect_timeout=2s`
 [[nodiscard]] inline std::string_view set_parameters(std::string_view query, bool has_db,
-                                                     Endpoint& e) noexcept {
-    bool has_timeout = false;
+                                                     Endpoint& e) {
+    std::array<bool, std::size(url_parameters)> given{has_db};
     for (bool last = false; !last;) {
         const std::size_t end = query.find('&');
         last = end == std::string_view::npos;
@@ -150,13 +210,12 @@ inline constexpr std::string_view bad_timeout =
         const std::string_view name = parameter.substr(0, equals);
         const std::string_view value =
             equals == std::string_view::npos ? std::string_view{} : parameter.substr(equals + 1);
-        std::string_view complaint = "unknown parameter: there are db and connect_timeout";
-        if (name == "db") {
-            complaint = has_db ? "db: given twice" : set_db(value, e);
-            has_db = true;
-        } else if (name == "connect_timeout") {
-            complaint = has_timeout ? "connect_timeout: given twice" : set_timeout(value, e);
-            has_timeout = true;
+        std::string_view complaint =
+            "unknown parameter: there are db, connect_timeout, keepalive and client_name";
+        for (std::size_t i = 0; i < given.size(); ++i) {
+            if (name != url_parameters[i].name) continue;
+            complaint = given[i] ? url_parameters[i].twice : url_parameters[i].set(value, e);
+            given[i] = true;
         }
         if (!complaint.empty()) return complaint;
     }
@@ -195,20 +254,29 @@ inline constexpr std::string_view bad_timeout =
     const auto scheme_is = [&](std::string_view s) { return equal_ignoring_case(url.scheme, s); };
     bool has_db = false;
     std::string_view complaint;
-    if (scheme_is("redis") || scheme_is("valkey")) {
+    e.tls = scheme_is("rediss") || scheme_is("valkeys");
+    if (e.tls || scheme_is("redis") || scheme_is("valkey")) {
         complaint = set_tcp(url, e, has_db);
     } else if (scheme_is("unix")) {
         complaint = set_unix(url, e);
-    } else if (scheme_is("rediss") || scheme_is("valkeys")) {
-        return "TLS (rediss://) is not in this version of leaselock: it needs hiredis 1.0 or later "
-               "with hiredis_ssl";
     } else {
-        return "unknown scheme: redis:// or unix://";
+        return "unknown scheme: redis://, rediss:// or unix://";
     }
     if (complaint.empty() && url.has_userinfo) complaint = unescape(url.user, e.user);
     if (complaint.empty() && url.has_userinfo) complaint = unescape(url.password, e.password);
     if (complaint.empty() && url.has_query) complaint = set_parameters(url.query, has_db, e);
     return complaint.empty() ? complaint_about(e) : complaint;
+}
+
+/// `host:port` or `[address]:port`; the host is cut, so that a port always follows.
+[[nodiscard]] inline ServerText label_of(std::string_view host, std::uint16_t port) noexcept {
+    const bool brackets = host.find(':') != std::string_view::npos;
+    ServerText text;
+    text.append(brackets ? "[" : "").append(host.substr(0, Endpoint::max_host_size));
+    std::array<char, 6> digits{};
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), port).ptr;
+    text.append(brackets ? "]:" : ":");
+    return text.append({digits.data(), static_cast<std::size_t>(end - digits.data())});
 }
 
 [[nodiscard]] inline Outcome endpoint_outcome(std::string_view complaint) noexcept {
@@ -228,19 +296,14 @@ inline Outcome Endpoint::parse(std::string_view url, Endpoint& result) {
 }
 
 inline Outcome Endpoint::check() const noexcept {
-    return detail::endpoint_outcome(detail::complaint_about(*this));
+    std::string_view complaint = detail::complaint_about(*this);
+    if (complaint.empty() && tls && security == nullptr) complaint = detail::no_security;
+    return detail::endpoint_outcome(complaint);
 }
 
 inline ServerText Endpoint::label() const noexcept {
-    ServerText text;
-    if (is_unix()) return text.append("unix:").append(unix_path);
-    const bool brackets = host.find(':') != std::string::npos;
-    // cut, so that a port always follows
-    text.append(brackets ? "[" : "").append(std::string_view{host}.substr(0, max_host_size));
-    std::array<char, 6> digits{};
-    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), port).ptr;
-    text.append(brackets ? "]:" : ":");
-    return text.append({digits.data(), static_cast<std::size_t>(end - digits.data())});
+    if (is_unix()) return ServerText{"unix:"}.append(unix_path);
+    return detail::label_of(host, port);
 }
 
 } // namespace LEASELOCK_ABI

@@ -127,7 +127,7 @@ private:
 
     [[nodiscard]] pollfd interest() const noexcept {
         if (phase_ == Phase::connecting) return connector_.interest(stream_);
-        return {stream_.socket.descriptor(), exchange_.events(), 0};
+        return exchange_.interest(stream_);
     }
     [[nodiscard]] Deadline wake() const noexcept {
         return phase_ == Phase::connecting ? std::min(by_, connector_.wake()) : by_;
@@ -166,7 +166,7 @@ inline void HiredisConnection::start(std::span<const Command> commands, Deadline
     }
     // A reply too many, or the end of the stream, has to show before anything is sent on it: what the
     // kernel takes for a closed stream would be unknown for ever.
-    if (stream_.is_open() && !detail::is_silent(stream_.socket.descriptor())) stream_.close();
+    if (stream_.is_open() && !stream_.is_silent()) stream_.close();
     if (stream_.is_open()) {
         exchange_.send(stream_);
     } else {
@@ -216,6 +216,8 @@ inline bool HiredisConnection::advance(std::span<Reply> replies) noexcept {
         return false;
     case detail::Progress::done: break;
     }
+    // demoted: the next connect looks for the master anew, where a resolver or a name leads to it
+    if (detail::is_from_replica(replies)) stream_.close();
     return true;
 }
 
@@ -238,7 +240,7 @@ inline void HiredisConnection::fail(const detail::Failure& failure) noexcept {
 }
 
 inline void HiredisConnection::fail_here(std::error_code cause, std::string_view text) noexcept {
-    detail::Failure failure{cause, endpoint_.label()};
+    detail::Failure failure{cause, connector_.label()};
     if (!text.empty()) failure.text.append(": ").append(text);
     fail(failure);
 }

@@ -110,7 +110,7 @@ private:
     }
     [[nodiscard]] detail::Failure failure(std::error_code cause,
                                           std::string_view text = {}) const noexcept {
-        detail::Failure failure{cause, endpoint_.label()};
+        detail::Failure failure{cause, label_};
         if (!text.empty()) failure.text.append(": ").append(text);
         return failure;
     }
@@ -124,7 +124,8 @@ private:
     detail::Stream stream_;
     detail::Connector connector_;
     bool connecting_ = false;
-    bool first_ = true;      ///< no reply has come on the stream
+    ServerText label_ = endpoint_.label(); ///< of the server that was found last
+    bool first_ = true;                    ///< no reply has come on the stream
     ServerText turned_away_; ///< the first reply, if it said that there are too many clients
     Deadline heard_{};       ///< when a reply was last heard, or first owed
     ProcessId process_;      ///< whose stream it is
@@ -211,13 +212,13 @@ inline void MultiplexedConnection::post(std::span<const Command> commands,
     const detail::Failure late = failure(make_error_code(errc::timed_out));
     bool open = !connecting_ && stream_.is_open(); // else the stream is the leader's alone
     if (open && slots_.idle()) {
-        open = detail::is_silent(stream_.socket.descriptor());
+        open = stream_.is_silent();
         if (!open) stream_.close();
         heard_ = runtime_.now();
     }
     const bool written = open && slots_.write_for_nobody(commands);
     if (written && !led_) {
-        const detail::Io io = detail::send_some(stream_.socket.descriptor(), slots_.output());
+        const detail::Io io = stream_.send(slots_.output());
         if (io.state == detail::IoState::moved) slots_.mark_sent(io.bytes);
     }
     for (Reply& reply : replies) {
@@ -248,6 +249,7 @@ inline void MultiplexedConnection::connect(Deadline by, Guarded& lock) noexcept 
     }
     if (progress == detail::Progress::waiting) return;
     connecting_ = false;
+    label_ = connector_.label();
     first_ = true;
     turned_away_.clear();
     if (progress == detail::Progress::done) {
@@ -261,10 +263,9 @@ inline void MultiplexedConnection::connect(Deadline by, Guarded& lock) noexcept 
 
 /// One round: writes what has gathered, waits, reads what has come.
 inline void MultiplexedConnection::exchange(Deadline by, Guarded& lock) noexcept {
-    const int socket = stream_.socket.descriptor();
     if (slots_.idle()) {
         // A reply too many, or the end of the stream, has to show before anything is sent on it.
-        if (!detail::is_silent(socket)) return stream_.close();
+        if (!stream_.is_silent()) return stream_.close();
         heard_ = runtime_.now();
     }
     const Deadline fall_at = later(heard_, silence_);
@@ -273,26 +274,25 @@ inline void MultiplexedConnection::exchange(Deadline by, Guarded& lock) noexcept
 
     // under the mutex: others may add bytes, and the buffer may move
     while (slots_.has_output()) {
-        const detail::Io io = detail::send_some(socket, slots_.output());
+        const detail::Io io = stream_.send(slots_.output());
         if (io.state == detail::IoState::again) break;
         if (io.state != detail::IoState::moved) break; // replies may have come before the error
         slots_.mark_sent(io.bytes);
     }
     const bool more = slots_.has_output();
     lock.unlock();
-    pollfd alone{socket, static_cast<short>(more ? POLLIN | POLLOUT : POLLIN), 0};
+    pollfd alone = stream_.interest(more);
     detail::wait_ready({&alone, 1}, std::min(by, fall_at), runtime_);
     // not set: the kernel does it
     // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init)
     std::array<char, 16384> chunk;
-    const detail::Io io = detail::receive_some(socket, chunk);
-    const std::error_code error = detail::system_error_code();
+    const detail::Io io = stream_.receive(chunk);
+    const detail::Failure failed = stream_.failure(io.state);
     lock.lock();
 
     if (io.state == detail::IoState::again) return;
     if (io.state != detail::IoState::moved) {
-        const bool end = io.state == detail::IoState::end;
-        return fall(end ? make_error_code(errc::connection_lost) : error);
+        return fall(failed.cause, failed.text.view());
     }
     heard_ = runtime_.now();
     stream_.decoder.feed(std::span{chunk}.first(io.bytes));

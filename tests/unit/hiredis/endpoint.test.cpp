@@ -40,8 +40,11 @@ TEST_P(GoodUrl, IsRead) {
     EXPECT_EQ(e.password, expected.password);
     EXPECT_EQ(e.db, expected.db);
     EXPECT_EQ(e.connect_timeout, expected.connect_timeout);
+    EXPECT_EQ(e.keepalive, expected.keepalive);
+    EXPECT_EQ(e.client_name, expected.client_name);
+    EXPECT_EQ(e.tls, expected.tls);
     EXPECT_EQ(e.label().view(), label);
-    EXPECT_TRUE(e.check());
+    EXPECT_EQ(static_cast<bool>(e.check()), !e.tls); // nobody has said how
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -79,6 +82,15 @@ INSTANTIATE_TEST_SUITE_P(
         Good{"redis://h?connect_timeout=3600s&db=1",
              {.host = "h", .db = 1, .connect_timeout = 1h},
              "h:6379"},
+        Good{"redis://h?keepalive=0s", {.host = "h", .keepalive = 0s}, "h:6379"},
+        Good{"redis://h?keepalive=32767s", {.host = "h", .keepalive = 32'767s}, "h:6379"},
+        Good{"redis://h?client_name=orders-7%40eu",
+             {.host = "h", .client_name = "orders-7@eu"},
+             "h:6379"},
+        Good{"rediss://:p@h:6380/1",
+             {.host = "h", .port = 6380, .password = "p", .db = 1, .tls = true},
+             "h:6380"},
+        Good{"valkeys://h", {.host = "h", .tls = true}, "h:6379"},
         Good{"unix:///run/redis.sock", {.unix_path = "/run/redis.sock"}, "unix:/run/redis.sock"},
         Good{"unix://u:p@/run/a%20b%40.sock?db=1",
              {.unix_path = "/run/a b@.sock", .user = "u", .password = "p", .db = 1},
@@ -108,8 +120,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Bad{"", "no scheme"}, Bad{"127.0.0.1:6379", "no scheme"}, Bad{"redis:/h", "no scheme"},
         Bad{"://h", "unknown scheme"}, Bad{"http://h", "unknown scheme"},
-        Bad{"redis+unix:///run/r.sock", "unknown scheme"}, Bad{"rediss://h", "hiredis 1.0"},
-        Bad{"rediss://h", "not in this version"}, Bad{"valkeys://h", "hiredis_ssl"},
+        Bad{"redis+unix:///run/r.sock", "unknown scheme"},
         // host
         Bad{"redis://", "host: missing"}, Bad{"redis://:6379", "host: missing"},
         Bad{"redis:///0", "host: missing"}, Bad{"redis://u:p@/0", "host: missing"},
@@ -140,6 +151,16 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"redis://h?connect_timeout=1.5s", "a whole number"},
         Bad{"redis://h?connect_timeout=3600001ms", "3600s"},
         Bad{"redis://h?connect_timeout=1s&connect_timeout=1s", "given twice"},
+        Bad{"redis://h?keepalive=1", "its unit, s"}, Bad{"redis://h?keepalive=-1s", "from 0s"},
+        Bad{"redis://h?keepalive=32768s", "to 32767s"}, Bad{"redis://h?keepalive=5ms", "keepalive"},
+        Bad{"redis://h?keepalive=5s&keepalive=5s", "given twice"},
+        Bad{"redis://h?client_name=", "client_name: 1 to 64"},
+        Bad{"redis://h?client_name", "client_name: 1 to 64"},
+        Bad{"redis://h?client_name=a%20b", "without a space"},
+        Bad{"redis://h?client_name=%ff", "printable"},
+        Bad{"redis://h?client_name=%7f", "printable"},
+        Bad{"redis://h?client_name=" + std::string(65, 'n'), "1 to 64"},
+        Bad{"redis://h?client_name=a&client_name=a", "given twice"},
         // user and password
         Bad{"redis://secret@h", "user without password"},
         Bad{"redis://@h", "user without password"}, Bad{"redis://:sec@ret@h", "%40"},
@@ -156,6 +177,13 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"unix://run/r.sock", "absolute"}, Bad{"unix:///" + std::string(107, 'p'), "2 to 107"},
         Bad{"unix:///a%00b", "%00"}, Bad{"unix://:1/x", "absolute"},
         Bad{"unix:///x?port=1", "unknown parameter"}));
+
+TEST(Endpoint, TlsWithoutItsMeansIsRefusedAndSaysWhereTheyAre) {
+    const Outcome outcome = Endpoint{.tls = true}.check();
+    EXPECT_EQ(outcome.cause, errc::invalid_argument);
+    EXPECT_THAT(std::string{outcome.text.view()}, HasSubstr("leaselock/hiredis/tls.hpp"));
+    EXPECT_FALSE(outcome.text.truncated());
+}
 
 /// Escaping is easily forgotten, and then the password is somewhere else in the URL.
 TEST(Endpoint, MessagesNeverQuoteTheUrl) {
@@ -199,6 +227,11 @@ TEST(Endpoint, FieldsAreCheckedAsTheUrlIs) {
         {.connect_timeout = 0ms},
         {.connect_timeout = -1ms},
         {.connect_timeout = 3'600'001ms},
+        {.keepalive = -1s},
+        {.keepalive = 32'768s},
+        {.client_name = "a b"},
+        {.client_name = std::string(65, 'n')},
+        {.unix_path = "/run/r.sock", .tls = true},
     };
     for (const Endpoint& e : bad) {
         const Outcome outcome = e.check();

@@ -7,12 +7,14 @@
 #include <leaselock/hiredis/detail/reply_decoder.hpp>
 #include <leaselock/hiredis/detail/resp_writer.hpp>
 #include <leaselock/hiredis/detail/socket.hpp>
+#include <leaselock/hiredis/detail/stream.hpp>
 #include <leaselock/redis/classify.hpp>
 #include <leaselock/redis/command.hpp>
 #include <leaselock/redis/reply.hpp>
 
 #include <poll.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -24,35 +26,14 @@ namespace leaselock {
 inline namespace LEASELOCK_ABI {
 namespace detail {
 
-/// A socket and what has been read from it.
-struct Stream {
-    Socket socket;
-    ReplyDecoder decoder;
-    bool fresh = true; ///< no reply has come on it yet
-
-    [[nodiscard]] bool is_open() const noexcept { return socket.is_open(); }
-    void close() noexcept {
-        socket.close();
-        decoder.close();
-    }
-    /// In a forked child: its copy of the descriptor is closed, and nothing else is touched.
-    void abandon() noexcept {
-        socket.close();
-        decoder.abandon();
-    }
-};
-
-/// Why something ended without an answer.
-struct Failure {
-    std::error_code cause;
-    ServerText text;
-};
-
-enum class Progress : std::uint8_t {
-    waiting, ///< for the other side
-    done,
-    failed,
-};
+/// Whether the server of a write turned out to be no master, or no longer.
+[[nodiscard]] inline bool is_from_replica(const Reply& reply) noexcept {
+    return reply.kind == Reply::error && cause_of(reply.text.view()) == errc::read_only;
+}
+[[nodiscard]] inline bool is_from_replica(std::span<const Reply> replies) noexcept {
+    return std::any_of(replies.begin(), replies.end(),
+                       [](const Reply& reply) { return is_from_replica(reply); });
+}
 
 /// A batch of commands and their replies over one stream. It never waits: it goes on as far as the
 /// kernel lets it.
@@ -72,10 +53,10 @@ public:
     /// Sends what the kernel takes. An error is kept for `advance`: replies may have come before it.
     void send(Stream& stream) noexcept {
         while (sent_ < out_.size()) {
-            const Io io = send_some(stream.socket.descriptor(), out_.view().substr(sent_));
+            const Io io = stream.send(out_.view().substr(sent_));
             if (io.state == IoState::again) return;
             if (io.state != IoState::moved) {
-                failure_ = {system_error_code(), {}};
+                failure_ = stream.failure(io.state);
                 broken_ = true;
                 return;
             }
@@ -92,8 +73,8 @@ public:
     }
 
     /// What to poll for.
-    [[nodiscard]] short events() const noexcept {
-        return static_cast<short>(sent_ < out_.size() && !broken_ ? POLLIN | POLLOUT : POLLIN);
+    [[nodiscard]] pollfd interest(const Stream& stream) const noexcept {
+        return stream.interest(sent_ < out_.size() && !broken_);
     }
     /// In a forked child: what was written is not looked at any more.
     void abandon() noexcept {
@@ -136,7 +117,7 @@ private:
         // Not set: the kernel does it. It fits the reader's buffer, see ReplyDecoder::grow_buffer.
         std::array<char, 2048> chunk; // NOLINT(cppcoreguidelines-pro-type-member-init)
         for (;;) {
-            const Io io = receive_some(stream.socket.descriptor(), chunk);
+            const Io io = stream.receive(chunk);
             if (io.state == IoState::again) return Progress::waiting;
             if (io.state != IoState::moved) {
                 if (turned_away_ && answered_ == 1) {
@@ -145,12 +126,14 @@ private:
                     stream.close();
                     return Progress::done;
                 }
-                const bool end = io.state == IoState::end;
-                return fail(end ? make_error_code(errc::connection_lost) : system_error_code());
+                const Failure why = stream.failure(io.state);
+                return fail(why.cause, why.text.view());
             }
             stream.decoder.feed(std::span{chunk}.first(io.bytes));
             const Progress progress = decode(stream, replies);
-            if (progress != Progress::waiting || io.bytes < chunk.size()) return progress;
+            if (progress != Progress::waiting || !stream.may_have_more(io.bytes, chunk.size())) {
+                return progress;
+            }
         }
     }
 

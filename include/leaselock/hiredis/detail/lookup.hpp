@@ -2,10 +2,14 @@
 // SPDX-License-Identifier: MIT
 
 #include <leaselock/core/config.hpp>
+#include <leaselock/core/error.hpp>
+#include <leaselock/core/outcome.hpp>
 #include <leaselock/hiredis/detail/address.hpp>
+#include <leaselock/hiredis/resolver.hpp>
 
 #include <csignal>
 #include <fcntl.h>
+#include <netdb.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -14,6 +18,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <new>
 #include <string_view>
 #include <system_error>
@@ -26,7 +31,14 @@ namespace detail {
 /// Asks for the addresses of a name; blocks. @return 0 or an `EAI_` code
 using LookupFunction = int (*)(const char* host, std::uint16_t port, AddressList& found);
 
-/// A name lookup on a thread of its own, so that a deadline can leave it behind: no resolver takes a
+/// Where a name, or a resolver, leads.
+struct Whereabouts {
+    Outcome outcome{Answer::unsent}; ///< yes, or why there are no addresses
+    ServerAddress server;
+    AddressList addresses;
+};
+
+/// A lookup on a thread of its own, so that a deadline can leave it behind: no name service takes a
 /// deadline, nor can a thread inside one be stopped.
 ///
 /// The lookup belongs to the thread and to this handle; the last of them frees it. Who waits polls
@@ -38,14 +50,16 @@ public:
     Lookup& operator=(const Lookup&) = delete;
     ~Lookup() { abandon(); }
 
-    /// Starts a lookup in place of any other. @param host at most 253 bytes
-    [[nodiscard]] std::error_code start(std::string_view host, std::uint16_t port,
+    /// Starts a lookup in place of any other.
+    /// @param resolver asked first, instead of `server`, if not null; kept as long as that takes
+    [[nodiscard]] std::error_code start(const ServerAddress& server,
+                                        std::shared_ptr<Resolver> resolver,
                                         LookupFunction function) noexcept {
         abandon();
         auto* fresh = new (std::nothrow) Shared;
         if (fresh == nullptr) return std::make_error_code(std::errc::not_enough_memory);
-        fresh->host[host.copy(fresh->host.data(), fresh->host.size() - 1)] = '\0';
-        fresh->port = port;
+        fresh->found.server = server;
+        fresh->resolver = std::move(resolver);
         fresh->function = function;
         std::error_code error;
         if (::pipe2(fresh->pipe.data(), O_CLOEXEC | O_NONBLOCK) != 0) {
@@ -66,12 +80,11 @@ public:
     }
     [[nodiscard]] int descriptor() const noexcept { return shared_->pipe[0]; }
 
-    /// Takes the result of a lookup that is no longer under way. @return 0 or an `EAI_` code
-    [[nodiscard]] int take(AddressList& found) noexcept {
-        found = shared_->found;
-        const int code = shared_->code;
+    /// Takes the result of a lookup that is no longer under way.
+    [[nodiscard]] Whereabouts take() noexcept {
+        const Whereabouts found = shared_->found;
         abandon();
-        return code;
+        return found;
     }
 
     void abandon() noexcept {
@@ -95,20 +108,35 @@ private:
         std::atomic<int> owners{2};
         std::atomic<bool> done{false};
         std::array<int, 2> pipe{-1, -1};
-        std::array<char, 256> host{};
-        std::uint16_t port = 0;
+        std::shared_ptr<Resolver> resolver;
         LookupFunction function = nullptr;
-        int code = 0;
-        AddressList found;
+        Whereabouts found;
     };
 
     static void release(Shared* shared) noexcept {
         if (shared->owners.fetch_sub(1, std::memory_order_acq_rel) == 1) delete shared;
     }
 
+    static void find(const Shared& shared, Whereabouts& found) noexcept {
+        if (shared.resolver != nullptr) {
+            found.outcome = shared.resolver->resolve(found.server);
+            if (!found.outcome) return;
+        }
+        std::array<char, decltype(ServerAddress::host)::capacity() + 1> host{};
+        const std::string_view name = found.server.host.view();
+        name.copy(host.data(), name.size());
+        const int code = shared.function(host.data(), found.server.port, found.addresses);
+        if (code == 0 && !found.addresses.empty()) {
+            found.outcome = {Answer::yes};
+            return;
+        }
+        const char* const why = code == 0 ? "no address" : ::gai_strerror(code);
+        found.outcome = {Answer::unsent, errc::no_address, why};
+    }
+
     static void* run(void* argument) noexcept {
         auto* const shared = static_cast<Shared*>(argument);
-        shared->code = shared->function(shared->host.data(), shared->port, shared->found);
+        find(*shared, shared->found);
         shared->done.store(true, std::memory_order_release);
         // no SIGPIPE: the reading end is open as long as `shared` lives
         (void)!::write(shared->pipe[1], "", 1);

@@ -70,8 +70,11 @@ inline void set_option(int socket, int level, int name, int value) noexcept {
     (void)::setsockopt(socket, level, name, &value, sizeof value);
 }
 
-/// Begins to connect. @return an open socket, or a closed one and `error`
-[[nodiscard]] inline Socket begin_connect(const Address& address, std::error_code& error) noexcept {
+/// Begins to connect. @param keepalive silence after which the kernel asks whether the other side is
+/// there still, and three times more in a third of that each; 0 for never
+/// @return an open socket, or a closed one and `error`
+[[nodiscard]] inline Socket begin_connect(const Address& address, std::chrono::seconds keepalive,
+                                          std::error_code& error) noexcept {
     Socket socket{
         ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
     if (!socket.is_open()) {
@@ -80,10 +83,13 @@ inline void set_option(int socket, int level, int name, int value) noexcept {
     }
     if (!address.is_unix()) {
         set_option(socket.descriptor(), IPPROTO_TCP, TCP_NODELAY, 1);
-        set_option(socket.descriptor(), SOL_SOCKET, SO_KEEPALIVE, 1);
-        set_option(socket.descriptor(), IPPROTO_TCP, TCP_KEEPIDLE, 15);
-        set_option(socket.descriptor(), IPPROTO_TCP, TCP_KEEPINTVL, 5);
-        set_option(socket.descriptor(), IPPROTO_TCP, TCP_KEEPCNT, 3);
+        const int idle = static_cast<int>(keepalive.count());
+        set_option(socket.descriptor(), SOL_SOCKET, SO_KEEPALIVE, idle != 0 ? 1 : 0);
+        if (idle != 0) {
+            set_option(socket.descriptor(), IPPROTO_TCP, TCP_KEEPIDLE, idle);
+            set_option(socket.descriptor(), IPPROTO_TCP, TCP_KEEPINTVL, std::max(1, idle / 3));
+            set_option(socket.descriptor(), IPPROTO_TCP, TCP_KEEPCNT, 3);
+        }
     }
     // An interrupted connect goes on by itself (POSIX), like one that is in progress. A unix socket
     // whose backlog is full says EAGAIN, and nothing can be waited for.
