@@ -10,9 +10,12 @@
 #include <fcntl.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <memory>
+#include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 using namespace leaselock;
 using namespace leaselock::test;
@@ -51,6 +54,30 @@ struct Owner {
 
 const auto make = [](const std::string& url) { return std::make_unique<Owner>(url); };
 
+/// An owner who frees a context that is of no more use, makes another, and borrows that. What was not
+/// sent is called again.
+class CarefulOwner {
+public:
+    explicit CarefulOwner(std::string url)
+        : url_(std::move(url)), owner_(std::make_unique<Owner>(url_)) {}
+    void call(std::span<const Command> commands, std::span<Reply> replies, Deadline by) noexcept {
+        owner_->call(commands, replies, by);
+        const bool nothing_sent = std::all_of(replies.begin(), replies.end(), [](const Reply& r) {
+            return r.kind == Reply::unsent && r.cause == errc::connection_lost;
+        });
+        if (!nothing_sent) return;
+        owner_ = std::make_unique<Owner>(url_);
+        owner_->call(commands, replies, by);
+    }
+
+private:
+    std::string url_;
+    std::unique_ptr<Owner> owner_;
+};
+const auto make_careful = [](const std::string& url) {
+    return std::make_unique<CarefulOwner>(url);
+};
+
 std::string ask(redisContext& context, const char* command) {
     auto* const reply = static_cast<redisReply*>(redisCommand(&context, command));
     if (reply == nullptr) return "no reply: " + std::string{context.errstr};
@@ -77,6 +104,74 @@ TEST_CASE("P4 BorrowedHiredisConnection: destroyed in the child, the parent's go
 }
 TEST_CASE("P11 BorrowedHiredisConnection: a storm of signals changes nothing") {
     p11_signal_storm(make);
+}
+
+// The rest of the contract, with an owner who does what the docstring asks for
+
+TEST_CASE("BorrowedHiredisConnection: no command, no I/O") {
+    const RedisServer server;
+    FaultProxy proxy{server.port()};
+    const auto c = make(proxy.url());
+    c->call({}, {}, in(1s));
+    CHECK(proxy.traffic().client_bytes == 0);
+}
+TEST_CASE("N3 BorrowedHiredisConnection: a lost reply is unknown") { n3_reply_lost(make_careful); }
+TEST_CASE("N4 BorrowedHiredisConnection: a lost request is unknown") {
+    n4_request_lost(make_careful);
+}
+TEST_CASE("N5 B52 BorrowedHiredisConnection: a late reply answers nobody") {
+    n5_late_reply_answers_nobody(make_careful);
+}
+TEST_CASE("N10 BorrowedHiredisConnection: the owner's next context goes on") {
+    n10_what_arrived_is_kept(make_careful);
+}
+TEST_CASE("N10 BorrowedHiredisConnection: a reset in place of the reply is unknown") {
+    n10_reset_in_place_of_the_reply(make_careful);
+}
+TEST_CASE("N12 BorrowedHiredisConnection: garbage is a protocol error") {
+    n12_garbage(make_careful);
+}
+TEST_CASE("N12 BorrowedHiredisConnection: an endless reply takes bounded memory") {
+    n12_endless_reply(make_careful);
+}
+TEST_CASE("N13 BorrowedHiredisConnection: a reply too many is seen before the next send") {
+    n13_reply_too_many(make_careful);
+}
+TEST_CASE("N13 BorrowedHiredisConnection: nothing is sent into a stream that has ended") {
+    n13_closed_while_idle(make_careful);
+}
+TEST_CASE("N14 BorrowedHiredisConnection: what the kernel never took is unsent") {
+    n14_what_the_kernel_never_took_is_unsent(make_careful);
+}
+TEST_CASE("N17 BorrowedHiredisConnection: a killed client's owner connects again") {
+    n17_client_killed(make_careful);
+}
+TEST_CASE("P12 B54 BorrowedHiredisConnection: no SIGPIPE") {
+    static volatile std::sig_atomic_t raised = 0;
+    struct sigaction mine {};
+    struct sigaction before {};
+    mine.sa_handler = [](int) { raised = 1; };
+    REQUIRE(sigaction(SIGPIPE, &mine, &before) == 0);
+    const std::string big(24'000'000, 'x');
+    FalseServer server{[](FalseServer::Peer& peer) {
+        peer.wait_for_bytes();
+        peer.reset();
+    }};
+    const auto c = make(server.url());
+    const Reply reply = call(*c, {"SET", "k", big});
+    CHECK(line_of(reply) == "unknown");
+    CHECK(reply.cause == condition::unreachable);
+    CHECK(raised == 0);
+    REQUIRE(sigaction(SIGPIPE, &before, nullptr) == 0);
+}
+TEST_CASE("BorrowedHiredisConnection: a past deadline writes and does not wait") {
+    const RedisServer server;
+    const auto c = make(server.url());
+    const Stopwatch watch;
+    const Reply reply = call(*c, {"SET", "k", "v"}, -1s);
+    CHECK(watch.elapsed() < slack);
+    CHECK((line_of(reply) == "unknown" || line_of(reply) == "+OK"));
+    CHECK(eventually([&] { return server.client().get("k") == "v"; }));
 }
 
 // Its own

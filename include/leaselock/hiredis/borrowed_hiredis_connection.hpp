@@ -8,6 +8,8 @@
 #include <leaselock/core/runtime.hpp>
 #include <leaselock/hiredis/detail/exchange.hpp>
 #include <leaselock/hiredis/detail/socket.hpp>
+#include <leaselock/hiredis/detail/stream.hpp>
+#include <leaselock/hiredis/endpoint.hpp>
 #include <leaselock/redis/command.hpp>
 #include <leaselock/redis/connection.hpp>
 #include <leaselock/redis/reply.hpp>
@@ -96,6 +98,8 @@ private:
     [[nodiscard]] detail::Progress run(std::span<Reply> replies, Deadline by,
                                        detail::Failure& failure) noexcept;
     void poison(const detail::Failure& failure) noexcept;
+    /// With the context's server in front, as far as it knows it.
+    [[nodiscard]] detail::Failure labelled(const detail::Failure& failure) const noexcept;
     template <class Context>
     static bool is_under_tls(const Context& context) noexcept {
         if constexpr (requires { context.privctx; }) return context.privctx != nullptr; // 1.0
@@ -139,7 +143,7 @@ inline void BorrowedHiredisConnection::call(std::span<const Command> commands,
     detail::Failure failure;
     const NonBlocking for_now{context_.fd};
     if (run(replies, by, failure) == detail::Progress::failed) {
-        exchange_.give_up(failure, replies);
+        exchange_.give_up(labelled(failure), replies);
         poison(failure);
     } else if (!stream_.is_open()) {
         poison({make_error_code(errc::protocol_error), {"a reply too many"}});
@@ -177,6 +181,19 @@ inline detail::Progress BorrowedHiredisConnection::run(std::span<Reply> replies,
             return detail::Progress::failed;
         }
     }
+}
+
+inline detail::Failure
+BorrowedHiredisConnection::labelled(const detail::Failure& failure) const noexcept {
+    ServerText text;
+    if (context_.unix_sock.path != nullptr) {
+        text.append("unix:").append(context_.unix_sock.path);
+    } else if (context_.tcp.host != nullptr) {
+        text = detail::label_of(context_.tcp.host, static_cast<std::uint16_t>(context_.tcp.port));
+    }
+    if (!text.empty() && !failure.text.empty()) text.append(": ");
+    text.append(failure.text.view());
+    return {failure.cause, text};
 }
 
 /// Nobody may use the context again: what comes next on it may be the answer to us.

@@ -4,6 +4,8 @@
 #include "file_descriptor.hpp"
 #include "resp_stream.hpp"
 
+#include <poll.h>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -64,6 +66,7 @@ public:
     void send(std::string_view bytes);
     void drip(std::string_view bytes, std::chrono::milliseconds each);
     void pause(std::chrono::milliseconds time);
+    void wait_for_bytes() { wait(POLLIN); } ///< they are left unread
     void wait_for_close();
     void reset() noexcept; ///< closes with a reset (RST)
 
