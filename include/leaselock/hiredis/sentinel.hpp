@@ -17,9 +17,11 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <ranges>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -28,6 +30,14 @@
 
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
+
+namespace detail {
+
+template <class R>
+concept RangeOfTexts = std::ranges::input_range<const R> &&
+    std::convertible_to<std::ranges::range_reference_t<const R>, std::string_view>;
+
+} // namespace detail
 
 /// Asks Redis Sentinel where the master is: the resolver of an `Endpoint` with `must_be_master`, as
 /// `SentinelConnection` sets it.
@@ -51,9 +61,15 @@ public:
 #if LEASELOCK_EXCEPTIONS
     /// @param urls of the sentinels, as `Endpoint::parse` reads them, with the sentinels' own user and
     ///        password. Mind the port: a URL without one means 6379.
-    /// @throws Error for a malformed URL, or what the other constructor would complain about
+    /// @throws Error for a malformed URL, or what the third constructor would complain about
     Sentinel(std::initializer_list<std::string_view> urls, std::string master,
              std::chrono::milliseconds limit = default_limit)
+        : Sentinel(read(urls), std::move(master), limit) {
+        if (!valid_) throw Error{valid_, "read", "the sentinels"};
+    }
+    /// The same, with URLs from a `std::vector<std::string>` or another range of texts.
+    template <detail::RangeOfTexts R>
+    Sentinel(const R& urls, std::string master, std::chrono::milliseconds limit = default_limit)
         : Sentinel(read(urls), std::move(master), limit) {
         if (!valid_) throw Error{valid_, "read", "the sentinels"};
     }
@@ -83,7 +99,8 @@ public:
 
 private:
 #if LEASELOCK_EXCEPTIONS
-    static std::vector<Endpoint> read(std::initializer_list<std::string_view> urls) {
+    template <class R>
+    static std::vector<Endpoint> read(const R& urls) {
         std::vector<Endpoint> endpoints;
         for (const std::string_view url : urls) endpoints.push_back(Endpoint::from_url(url));
         return endpoints;

@@ -56,6 +56,12 @@ public:
                        Endpoint data = {}, Runtime& runtime = system_runtime())
         : SentinelConnection(std::make_shared<Sentinel>(urls, std::move(master)), std::move(data),
                              runtime) {}
+    /// The same, with URLs from a `std::vector<std::string>` or another range of texts.
+    template <detail::RangeOfTexts R>
+    SentinelConnection(const R& urls, std::string master, Endpoint data = {},
+                       Runtime& runtime = system_runtime())
+        : SentinelConnection(std::make_shared<Sentinel>(urls, std::move(master)), std::move(data),
+                             runtime) {}
 #endif
 
     /// Throws nothing of its own: what is out of its limits is told by every call.
