@@ -244,20 +244,6 @@ TEMPLATE_TEST_CASE("S24 Endpoint: a replica is not used where it must be a maste
     CHECK(line_of(call(c, {"SET", "k", "v"})) == "+OK");
 }
 
-TEST_CASE("S24 Endpoint: making sure of a master needs +info, and says so") {
-    RedisServer server;
-    server.client().expect_ok({"ACL", "SETUSER", "worker", "on", ">x", "~*", "+@all", "-info"});
-    Endpoint endpoint = at(server);
-    endpoint.user = "worker";
-    endpoint.password = "x";
-    endpoint.must_be_master = true;
-    HiredisConnection c{endpoint};
-    const Reply reply = call(c, {"SET", "k", "v"});
-    CHECK(cause_of(reply.text.view()) == errc::no_permission);
-    CHECK(reply.text.view().find("info") != std::string_view::npos);
-    CHECK_FALSE(server.client().exists("k"));
-}
-
 TEST_CASE("S11 S13 S15 Resolver: asked anew behind READONLY, MASTERDOWN and NOREPLICAS") {
     RedisServer master;
     RedisServer server;
