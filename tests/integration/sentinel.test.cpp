@@ -331,6 +331,7 @@ TEST_CASE(
     const PlayedSentinel sentinel{pair.master.port()};
     SentinelConnection redis{Urls{sentinel.url()}, SentinelGroup::name};
     REQUIRE(line_of(call(redis, {"SET", "k", "v"})) == "+OK");
+    REQUIRE(pair.master.client().integer({"WAIT", "1", "30000"}) == 1);
     pair.swap_roles();
     const Stopwatch watch;
     const Reply reply = call(redis, {"SET", "k", "w"}, 500ms);
@@ -361,7 +362,7 @@ TEST_CASE("N3 SentinelConnection: what may have run is never sent again") {
 TEST_CASE("S24 SentinelConnection: leases, a wait and threads go on through a failover") {
     SentinelGroup group;
     RedisServer& old = group.server(0);
-    constexpr auto ttl = 45s; // longer than the failover, were the sentinels to panic (TILT, 30 s)
+    constexpr auto ttl = 45s; // longer than a failover, even if the clock steps first (TILT, 30 s)
     const Options options{.ttl = ttl, .timeout = 5s};
 
     // 50 leases that a renewer keeps
@@ -414,19 +415,27 @@ TEST_CASE("S24 SentinelConnection: leases, a wait and threads go on through a fa
     }));
     await_replicas(old);
     const std::size_t renewed = hearsay.renewed();
+    const Stopwatch since_kill;
     old.kill_hard();
     RedisServer& successor = group.await_successor_of(old);
 
-    CHECK(said(holder.unlock()) == said(Answer::yes)); // it was replicated
+    const bool in_time = since_kill.elapsed() < ttl - 10s;
+
+    // what was replicated is there still, unless it ran out meanwhile; nothing is lost twice
+    const Outcome handed_over = holder.unlock();
+    if (in_time) CHECK(said(handed_over) == said(Answer::yes));
     waiter.join();
     CHECK(granted);
-    CHECK(eventually([&] { return hearsay.renewed() >= renewed + 50; }, 60s));
-    CHECK(hearsay.count(Verb::lose) == 0);
+    if (in_time) CHECK(eventually([&] { return hearsay.renewed() >= renewed + 50; }, 60s));
     RawClient outside = successor.client();
+    std::size_t kept = 0;
     for (std::size_t i = 0; i < leases.size(); ++i) {
-        CHECK(leases[i]->owns_lock());
+        if (!leases[i]->owns_lock()) continue;
+        ++kept;
         CHECK(outside.exists("lock:" + std::to_string(i)));
     }
+    CHECK(kept + hearsay.count(Verb::lose) == leases.size());
+    if (in_time) CHECK(kept == leases.size());
     for (auto& n : cycles) n = 0;
     CHECK(eventually(
         [&] {
@@ -462,6 +471,11 @@ TEST_CASE(
         REQUIRE(earlier.try_acquire());
     }
     await_replicas(old);
+    // so long without a master is no reason not to promote a replica: ten times this, and more
+    for (const std::size_t i : {0U, 1U, 2U}) {
+        group.sentinel(i).client().expect_ok(
+            {"SENTINEL", "SET", SentinelGroup::name, "down-after-milliseconds", "6000"});
+    }
     for (const std::size_t i : {1U, 2U}) { // cut off: the master has no password for them
         group.server(i).client().config_set("masterauth", "none");
     }

@@ -69,6 +69,7 @@ public:
     }
     /// The same, with URLs from a `std::vector<std::string>` or another range of texts.
     template <detail::RangeOfTexts R>
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): it delegates
     Sentinel(const R& urls, std::string master, std::chrono::milliseconds limit = default_limit)
         : Sentinel(read(urls), std::move(master), limit) {
         if (!valid_) throw Error{valid_, "read", "the sentinels"};
@@ -131,7 +132,7 @@ inline Outcome Sentinel::check() const noexcept {
         return complain("limit for the sentinels: from 1ms to 3600s");
     }
     for (const Endpoint& sentinel : sentinels_) {
-        if (const Outcome outcome = sentinel.check(); !outcome) return outcome;
+        if (Outcome outcome = sentinel.check(); !outcome) return outcome;
         if (sentinel.db != 0 || sentinel.resolver != nullptr || sentinel.must_be_master) {
             return complain("sentinel: neither db, nor resolver, nor must_be_master");
         }
@@ -152,7 +153,7 @@ inline Outcome Sentinel::resolve(ServerAddress& where) noexcept {
         const LeaseClock::duration share = span_between(now, until) / static_cast<int>(left);
         const Deadline by =
             later(now, std::min<LeaseClock::duration>(share, sentinels_[i].connect_timeout));
-        const Outcome said = ask(sentinels_[i], by, where);
+        Outcome said = ask(sentinels_[i], by, where);
         if (said) {
             order_.answered(i);
             return said;

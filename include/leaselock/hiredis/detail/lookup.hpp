@@ -83,7 +83,7 @@ public:
 
     /// Takes the result of a lookup that is no longer under way.
     [[nodiscard]] Whereabouts take() noexcept {
-        const Whereabouts found = shared_->found;
+        Whereabouts found = shared_->found;
         abandon();
         return found;
     }

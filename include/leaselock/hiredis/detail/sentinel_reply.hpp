@@ -33,7 +33,7 @@ namespace detail {
     if (reply.type == REDIS_REPLY_ERROR) {
         return {Answer::unsent, cause_of(text_of(reply)), text_of(reply)};
     }
-    const Outcome garbage{Answer::unsent, errc::protocol_error, "no address of a master"};
+    Outcome garbage{Answer::unsent, errc::protocol_error, "no address of a master"};
     if (reply.type != REDIS_REPLY_ARRAY || reply.elements != 2 || reply.element[0] == nullptr ||
         reply.element[1] == nullptr || reply.element[0]->type != REDIS_REPLY_STRING ||
         reply.element[1]->type != REDIS_REPLY_STRING) {
@@ -67,10 +67,9 @@ namespace detail {
 class SentinelTally {
 public:
     /// @param count of the sentinels: each has its share of the text
-    SentinelTally(std::string_view master, std::size_t count) noexcept {
-        result_.text.append("no sentinel named '").append(master.substr(0, 64)).append("': ");
-        share_ = (ServerText::capacity() - reserve - result_.text.size()) / count;
-    }
+    SentinelTally(std::string_view master, std::size_t count) noexcept
+        : result_(begin(master)),
+          share_((ServerText::capacity() - reserve - result_.text.size()) / count) {}
 
     /// @param label what the sentinel is called, @param said its failure
     void add(const ServerText& label, const Outcome& said) noexcept {
@@ -99,8 +98,14 @@ public:
 private:
     static constexpr std::size_t reserve = 10; ///< for the `resolver: ` in front of it
 
-    Outcome result_{Answer::unsent};
-    std::size_t share_ = 0;
+    static Outcome begin(std::string_view master) noexcept {
+        Outcome outcome{Answer::unsent};
+        outcome.text.append("no sentinel named '").append(master.substr(0, 64)).append("': ");
+        return outcome;
+    }
+
+    Outcome result_;
+    std::size_t share_;
     bool added_ = false;
 };
 
