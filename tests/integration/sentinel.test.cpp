@@ -48,6 +48,13 @@ private:
     }};
 };
 
+/// All that was written before has reached so many replicas.
+void await_replicas(const RedisServer& master, int replicas) {
+    RawClient outside = master.client();
+    (void)outside.integer({"INCR", "written"}); // WAIT counts from the last write of its own client
+    REQUIRE(outside.integer({"WAIT", std::to_string(replicas), "30000"}) == replicas);
+}
+
 /// A master, and a replica of it that has all that the master has.
 struct Pair {
     Pair() {
@@ -68,11 +75,6 @@ struct Pair {
     RedisServer master{std::vector<std::string>{"--repl-diskless-sync-delay", "0"}};
     RedisServer replica{std::vector<std::string>{"--repl-diskless-sync-delay", "0"}};
 };
-
-/// All that was written before has reached both replicas.
-void await_replicas(RedisServer& master) {
-    REQUIRE(master.client().integer({"WAIT", "2", "30000"}) == 2);
-}
 
 bool mentions(const Outcome& outcome, std::string_view part) {
     return has(words_of(outcome), part);
@@ -300,7 +302,7 @@ TEST_CASE("S11 SentinelConnection: READONLY is rediscovered inside the call") {
     SentinelLock held{
         redis, "lock:held", {.ttl = 60s, .fencing = true, .timeout = 20s}, std::defer_lock};
     REQUIRE(said(held.try_acquire()) == said(Answer::yes));
-    REQUIRE(pair.master.client().integer({"WAIT", "1", "30000"}) == 1);
+    await_replicas(pair.master, 1);
 
     pair.swap_roles();
     std::thread late{[&] { // the sentinel hears of it a little later
@@ -331,7 +333,7 @@ TEST_CASE(
     const PlayedSentinel sentinel{pair.master.port()};
     SentinelConnection redis{Urls{sentinel.url()}, SentinelGroup::name};
     REQUIRE(line_of(call(redis, {"SET", "k", "v"})) == "+OK");
-    REQUIRE(pair.master.client().integer({"WAIT", "1", "30000"}) == 1);
+    await_replicas(pair.master, 1);
     pair.swap_roles();
     const Stopwatch watch;
     const Reply reply = call(redis, {"SET", "k", "w"}, 500ms);
@@ -413,7 +415,7 @@ TEST_CASE("S24 SentinelConnection: leases, a wait and threads go on through a fa
     CHECK(eventually([&] {
         return std::all_of(cycles.begin(), cycles.end(), [](const auto& n) { return n > 0; });
     }));
-    await_replicas(old);
+    await_replicas(old, 2);
     const std::size_t renewed = hearsay.renewed();
     const Stopwatch since_kill;
     old.kill_hard();
@@ -470,7 +472,7 @@ TEST_CASE(
         SentinelLock earlier{redis, "lock:a", fenced, std::defer_lock};
         REQUIRE(earlier.try_acquire());
     }
-    await_replicas(old);
+    await_replicas(old, 2);
     // so long without a master is no reason not to promote a replica: ten times this, and more
     for (const std::size_t i : {0U, 1U, 2U}) {
         group.sentinel(i).client().expect_ok(
@@ -512,7 +514,7 @@ TEST_CASE("S24 SentinelConnection: a failover by order, under guards that hold a
     SentinelConnection redis{group.urls(), SentinelGroup::name};
     SentinelLock held{redis, "lock:held", {.ttl = 120s, .timeout = 30s}, std::defer_lock};
     REQUIRE(said(held.try_acquire()) == said(Answer::yes));
-    await_replicas(group.server(0));
+    await_replicas(group.server(0), 2);
     RedisServer& successor = group.fail_over();
     CHECK(said(held.renew()) == said(Answer::yes)); // one call
     CHECK(successor.client().exists("lock:held"));

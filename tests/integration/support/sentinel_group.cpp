@@ -31,6 +31,15 @@ bool has(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
+/// What it says of its role; nothing when it cuts us off, as a server does when its role changes.
+std::string role_of(const RedisServer& server) {
+    try {
+        return server.client().command({"ROLE"});
+    } catch (const std::runtime_error&) {
+        return {};
+    }
+}
+
 } // namespace
 
 SentinelServer::SentinelServer(std::uint16_t master_port, const std::string& data_password,
@@ -193,7 +202,7 @@ RedisServer& SentinelGroup::await_successor_of(const RedisServer& old,
                 found = server.get();
             }
         }
-        return found != nullptr && has(found->client().command({"ROLE"}), "[master");
+        return found != nullptr && has(role_of(*found), "[master");
     };
     if (!eventually(agreed, limit)) {
         throw std::runtime_error("no successor; the log of a sentinel:\n" +
@@ -224,7 +233,7 @@ void SentinelGroup::await_replication(RedisServer& master) {
         [&] {
             for (const auto& server : servers_) {
                 if (server.get() == &master) continue;
-                const std::string role = server->client().command({"ROLE"});
+                const std::string role = role_of(*server);
                 if (!has(role, std::to_string(master.port())) || !has(role, "connected")) {
                     return false;
                 }
