@@ -344,6 +344,23 @@ TEST_CASE(
     CHECK(pair.replica.client().get("k") == "v");
 }
 
+TEST_CASE("S3 SentinelConnection: a master that loads its data is waited out inside the call") {
+    // about two seconds of loading, in which it answers every few milliseconds
+    RedisServer server{{"--loading-process-events-interval-bytes", "1024"}};
+    server.client().expect_ok({"DEBUG", "POPULATE", "4000", "filler", "100"});
+    server.client().config_set("key-load-delay", "500");
+    HiredisConnection plain{patient_url(server)};
+    SentinelConnection redis{nullptr, Endpoint::from_url(patient_url(server))};
+    REQUIRE(line_of(call(redis, {"SET", "k", "v"})) == "+OK");
+    const Beside reload{[&] {
+        auto other = server.client();
+        other.set_timeout(60s);
+        static_cast<void>(other.command({"DEBUG", "RELOAD"}));
+    }};
+    REQUIRE(eventually([&] { return line_of(call(plain, {"GET", "k"})).starts_with("-LOADING"); }));
+    CHECK(line_of(call(redis, {"SET", "k", "w"}, 60s)) == "+OK");
+}
+
 TEST_CASE("N3 SentinelConnection: what may have run is never sent again") {
     RedisServer server;
     FaultProxy proxy{server.port()};
