@@ -21,6 +21,7 @@ using contract::call;
 using contract::line_of;
 using contract::slack;
 using namespace std::chrono_literals;
+using namespace std::string_literals;
 
 namespace {
 
@@ -250,8 +251,7 @@ TEST_CASE("S24 SentinelConnection: a sentinel that lies costs its turn, and does
                   .url();
     }
     SECTION("a host that is none") {
-        url = liar.emplace(std::vector<std::string>{
-                               std::string{"*2\r\n$10\r\n127.0.0.1\0\r\n$4\r\n6379\r\n", 38}})
+        url = liar.emplace(std::vector<std::string>{"*2\r\n$10\r\n127.0.0.1\0\r\n$4\r\n6379\r\n"s})
                   .url();
     }
     SECTION("one reply for another") {
