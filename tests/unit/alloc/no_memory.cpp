@@ -100,8 +100,9 @@ struct Yes {
 
 /// As many servers as there are last letters of keys.
 struct RoutedYes : Yes {
+    std::atomic<bool> one_server{false};
     std::uint32_t lane(std::string_view key) noexcept {
-        return static_cast<unsigned char>(key.back());
+        return one_server ? 'a' : static_cast<unsigned char>(key.back());
     }
 };
 
@@ -237,6 +238,28 @@ TEST_F(NoMemoryTest, WhereNoLaneCanBeHadALeaseIsKeptInOneThatThereIs) {
         EXPECT_FALSE(told.stop_requested()) << needed;
     }
     EXPECT_GT(needed, 5) << "a lane, its four heaps, and a thread";
+}
+
+TEST_F(NoMemoryTest, ALeaseThatCannotFollowItsKeyIsRenewedWhereItIs) {
+    RoutedYes wire{{clock}};
+    Renewer<RoutedYes> renewer{wire};
+    LeaseLock here{wire, "a", options};
+    LeaseLock there{wire, "b", options};
+    renewer.keep(here);
+    renewer.keep(there);
+    clock.advance(10s);
+    long asked_for = 0;
+    {
+        const Memory none{0};
+        wire.one_server = true;
+        clock.advance(10s);
+        asked_for = none.asked_for();
+    }
+    EXPECT_GT(asked_for, 0);
+    EXPECT_TRUE(here.owns_lock());
+    EXPECT_TRUE(there.owns_lock());
+    clock.advance(10s);
+    EXPECT_TRUE(there.owns_lock());
 }
 
 TEST_F(NoMemoryTest, RenewalAllocatesNothingAndALossIsSignalledWithoutMemory) {
