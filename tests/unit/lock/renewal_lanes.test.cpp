@@ -127,7 +127,7 @@ static_assert(detail::RenewalLanes<RoutedWay>::most == 16);
 using RoutedLock = LeaseLock<RoutedWay>;
 
 struct LanesTest : ::testing::Test {
-    static constexpr Fault silence{.kind = Fault::lost_request};
+    inline static const Fault silence{.kind = Fault::lost_request};
 
     LanesTest() { settle_in(3); }
 
