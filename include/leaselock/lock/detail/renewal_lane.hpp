@@ -92,7 +92,10 @@ public:
         const Deadline next = std::max(schedule_.next_batch(), pause_until_);
         if (next > now) return word_.rest(next, lock);
         const Deadline by = take_batch(now, lane_of);
-        if (batch_.size == 0) return;
+        if (batch_.size == 0) { // all of it went elsewhere
+            lock.unlock();      // there may be many more: others have their turn in between
+            return lock.lock();
+        }
         busy_ = true;
         lock.unlock();
         const Deadline sent = runtime_.now();
