@@ -245,6 +245,24 @@ TEST_CASE("S17: another database than 0 takes the README's permission for connec
     CHECK_FALSE(server.outside.exists(key));
 }
 
+TEST_CASE("S17: to verify a master takes the README's permission for Sentinel") {
+    const auto through = [](const GuardedServer& server) {
+        return Endpoint::from_url(server.url());
+    };
+    {
+        GuardedServer server{rules_for("lock") + rules_for("Sentinel")};
+        SentinelConnection redis{nullptr, through(server)};
+        LeaseLock lock{redis, key, patient, std::defer_lock};
+        REQUIRE(said(lock.try_acquire()) == said(Answer::yes));
+        CHECK(said(lock.unlock()) == said(Answer::yes));
+    }
+    GuardedServer server{rules_for("lock")};
+    SentinelConnection redis{nullptr, through(server)};
+    LeaseLock lock{redis, key, patient, std::defer_lock};
+    check_denied(lock.try_acquire(), "'info'");
+    CHECK_FALSE(server.outside.exists(key));
+}
+
 TEST_CASE("S17: the README's permissions for old servers are enough where there is no GETEX") {
     GuardedServer server{rules_for("lock on servers before 6.2"),
                          {"--rename-command", "GETEX", ""}};

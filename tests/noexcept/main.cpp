@@ -7,9 +7,11 @@
 
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <mutex>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 using namespace std::chrono_literals;
 using leaselock::Answer;
@@ -63,10 +65,21 @@ void over_hiredis() {
     expect(lock.try_acquire().answer == Answer::unsent, "without a server nothing is sent");
 }
 
+void through_sentinel() {
+    leaselock::Endpoint nobody;
+    nobody.port = 1;
+    const auto sentinel =
+        std::make_shared<leaselock::Sentinel>(std::vector<leaselock::Endpoint>{nobody}, "mymaster");
+    leaselock::SentinelConnection redis{sentinel};
+    leaselock::LeaseLock lock{redis, "key", {.ttl = 10s, .timeout = 50ms}, std::defer_lock};
+    expect(lock.try_acquire().answer == Answer::unsent, "without a sentinel nothing is sent");
+}
+
 } // namespace
 
 int main() {
     in_memory();
     over_hiredis();
+    through_sentinel();
     return failures == 0 ? 0 : 1;
 }

@@ -110,6 +110,13 @@ namespace detail {
     return ::inet_pton(AF_INET6, text.data(), &binary) == 1;
 }
 
+/// Whether somebody may be asked to connect there.
+[[nodiscard]] inline bool is_address(const ServerAddress& server) noexcept {
+    const std::string_view host = server.host.view();
+    return server.port != 0 && !server.host.truncated() &&
+           (is_host_name(host) || is_ipv6_address(host));
+}
+
 inline constexpr std::string_view bad_host =
     "host: 1 to 253 letters, digits, '-', '.' or '_', or an IPv6 address";
 inline constexpr std::string_view bad_path = "path of the unix socket: absolute, 2 to 107 bytes";
@@ -131,6 +138,7 @@ inline constexpr std::string_view no_security =
 /// What is wrong with an endpoint's fields, or empty.
 [[nodiscard]] inline std::string_view complaint_about(const Endpoint& e) noexcept {
     if (e.is_unix()) {
+        if (e.resolver != nullptr) return "resolver: it names hosts, there can be no unix socket";
         if (e.unix_path.front() != '/' || e.unix_path.size() < 2 ||
             e.unix_path.size() > Endpoint::max_unix_path_size ||
             e.unix_path.find('\0') != std::string::npos) {

@@ -48,11 +48,6 @@ std::string find_program() {
     throw std::runtime_error("no redis-server or valkey-server in PATH, and REDIS_SERVER not set");
 }
 
-const std::string& program() {
-    static const std::string found = find_program();
-    return found;
-}
-
 std::string ask_version() {
     const auto path = fs::temp_directory_path() / "leaselock-version-XXXXXX";
     std::string name = path;
@@ -60,7 +55,7 @@ std::string ask_version() {
     if (!file) {
         system_failure("cannot make " + name);
     }
-    Process asked{spawn({program(), "--version"}, file.get())};
+    Process asked{spawn({RedisServer::program(), "--version"}, file.get())};
     static_cast<void>(asked.wait(std::chrono::seconds{10}));
     std::ifstream answer{name};
     std::string line;
@@ -211,6 +206,11 @@ void RedisServer::terminate() {
 void RedisServer::restart() {
     terminate();
     start();
+}
+
+const std::string& RedisServer::program() {
+    static const std::string found = find_program();
+    return found;
 }
 
 const std::string& RedisServer::version() {

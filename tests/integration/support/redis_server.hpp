@@ -45,6 +45,8 @@ public:
     /// folder.
     void restart();
 
+    /// The path of the program that is run.
+    [[nodiscard]] static const std::string& program();
     /// The first line of `--version`, and its major number.
     [[nodiscard]] static const std::string& version();
     [[nodiscard]] static int major_version();
