@@ -9,7 +9,7 @@
 #include <leaselock/hiredis/detail/tls_layer.hpp>
 #include <leaselock/hiredis/endpoint.hpp>
 
-#include <openssl/ssl.h>
+#include <openssl/err.h>
 
 #include <memory>
 #include <string>
@@ -104,6 +104,7 @@ inline Outcome Tls::load(const TlsOptions& options,
         !known) {
         return known;
     }
+    ERR_clear_error(); // a success may leave some as well
     security = std::make_shared<const detail::TlsContext>(std::move(context), options.server_name);
     return {Answer::yes};
 }

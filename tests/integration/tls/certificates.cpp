@@ -109,6 +109,9 @@ Identity Certificates::make(const Wish& wish, const Identity* issuer) {
     if (!wish.names.empty()) {
         add_extension(certificate, signer, NID_subject_alt_name, wish.names);
     }
+    if (!wish.use.empty()) {
+        add_extension(certificate, signer, NID_ext_key_usage, wish.use);
+    }
     EVP_PKEY* const signing = issuer != nullptr ? issuer->key.get() : made.key.get();
     sure(X509_sign(certificate, signing, EVP_sha256()) > 0, "signature");
 

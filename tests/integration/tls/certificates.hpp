@@ -29,6 +29,7 @@ public:
         std::chrono::hours begins{-24}; ///< from now
         std::chrono::hours ends{24};
         bool authority = false; ///< may sign others
+        std::string use{};      ///< extendedKeyUsage, such as `clientAuth`; empty: any
     };
 
     Certificates();

@@ -151,6 +151,11 @@ private:
         if (front_.manners_.renew_keys) {
             must(SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_REQUESTED) == 1, "SSL_key_update");
         }
+        if (front_.manners_.damages_third_reply && ++replies_ == 3) {
+            static_cast<void>(
+                send_some(client_.get(), "\x17\x03\x03\x01\x01" + std::string(257, 'x')));
+            return true;
+        }
         std::size_t sent = 0;
         while (sent < bytes->size()) {
             const auto left = static_cast<int>(bytes->size() - sent);
@@ -172,6 +177,7 @@ private:
     TlsFront& front_;
     FileDescriptor client_;
     FileDescriptor server_;
+    int replies_ = 0;
     std::unique_ptr<SSL, decltype(&SSL_free)> ssl_;
 };
 

@@ -77,8 +77,11 @@ private:
     // a write that has to wait is repeated from a buffer that has grown, and may have moved
     (void)SSL_CTX_set_mode(c, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_cert_cb(c, &TlsLayer::on_asked, nullptr);
-    // without it OpenSSL asks for the pass phrase of a key on the terminal
-    SSL_CTX_set_default_passwd_cb(c, [](char*, int, int, void*) { return -1; });
+    // left to itself, OpenSSL would ask for a pass phrase on the terminal
+    SSL_CTX_set_default_passwd_cb(c, [](char*, int, int, void* asked) {
+        if (asked != nullptr) *static_cast<bool*>(asked) = true;
+        return -1;
+    });
     return context;
 }
 
@@ -111,6 +114,21 @@ private:
     return tls_complaint("ca_path", ca_path, take_tls_reason().view());
 }
 
+/// Reads the key. @return what is wrong with it, or empty
+[[nodiscard]] inline ServerText use_key(SSL_CTX& context, const char* file) noexcept {
+    bool locked = false;
+    SSL_CTX_set_default_passwd_cb_userdata(&context, &locked);
+    const bool done = SSL_CTX_use_PrivateKey_file(&context, file, SSL_FILETYPE_PEM) == 1 &&
+                      SSL_CTX_check_private_key(&context) == 1;
+    SSL_CTX_set_default_passwd_cb_userdata(&context, nullptr);
+    if (done) return {};
+    const ServerText why = take_tls_reason();
+    if (locked) return {"it needs a pass phrase; decrypt it first"};
+    // 1.1.1 says the one of a file without a key, 3.x the other
+    const bool none = why.view() == "no start line" || why.view() == "unsupported";
+    return none ? ServerText{"it holds no private key"} : why;
+}
+
 /// @param key_file empty: the key is in the file of the certificate
 [[nodiscard]] inline Outcome identify(SSL_CTX& context, const std::string& certificate_file,
                                       const std::string& key_file) noexcept {
@@ -124,12 +142,9 @@ private:
     }
     const bool apart = !key_file.empty();
     const std::string& key = apart ? key_file : certificate_file;
-    if (SSL_CTX_use_PrivateKey_file(&context, key.c_str(), SSL_FILETYPE_PEM) != 1 ||
-        SSL_CTX_check_private_key(&context) != 1) {
-        return tls_complaint(apart ? "key_file" : "key in certificate_file", key,
-                             take_tls_reason().view());
-    }
-    return {Answer::yes};
+    const ServerText why = use_key(context, key.c_str());
+    if (why.empty()) return {Answer::yes};
+    return tls_complaint(apart ? "key_file" : "key in certificate_file", key, why.view());
 }
 
 } // namespace detail

@@ -187,7 +187,8 @@ private:
             return;
         }
         fail(cause, words.view());
-        if (is_plain_text(reason)) complaint_.append(": what answers does not speak TLS");
+        if (is_plain_text(reason) && SSL_is_init_finished(ssl_.get()) == 0)
+            complaint_.append(": what answers does not speak TLS");
         if (cause == errc::insecure && asked_ && SSL_get_certificate(ssl_.get()) == nullptr) {
             complaint_.append(": the server asks for a client certificate, and none is set");
         }
