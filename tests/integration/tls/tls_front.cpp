@@ -148,9 +148,6 @@ private:
         if (bytes->empty()) {
             return false;
         }
-        if (front_.manners_.renew_keys) {
-            must(SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_REQUESTED) == 1, "SSL_key_update");
-        }
         if (front_.manners_.damages_third_reply && ++replies_ == 3) {
             static_cast<void>(
                 send_some(client_.get(), "\x17\x03\x03\x01\x01" + std::string(257, 'x')));
@@ -161,6 +158,11 @@ private:
             const auto left = static_cast<int>(bytes->size() - sent);
             const int result = step(SSL_write(ssl_.get(), bytes->data() + sent, left), "SSL_write");
             sent += static_cast<std::size_t>(result);
+        }
+        if (front_.manners_.renews_keys) {
+            must(SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_REQUESTED) == 1, "SSL_key_update");
+            while (step(SSL_do_handshake(ssl_.get()), "SSL_do_handshake") <= 0) {
+            }
         }
         return true;
     }

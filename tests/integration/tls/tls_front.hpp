@@ -26,9 +26,9 @@ public:
     struct Manners {
         std::string client_authority{}; ///< a file: clients need a certificate that it has signed
         int newest = 0; ///< protocol version, such as TLS1_2_VERSION; 0: as OpenSSL would have it
-        std::string ciphers{};   ///< up to TLS 1.2; empty: OpenSSL's
-        std::size_t tickets = 2; ///< sent behind a handshake of TLS 1.3
-        bool renew_keys = false; ///< asks for new keys (RFC 8446, 4.6.3) ahead of each reply
+        std::string ciphers{};            ///< up to TLS 1.2; empty: OpenSSL's
+        std::size_t tickets = 2;          ///< sent behind a handshake of TLS 1.3
+        bool renews_keys = false;         ///< asks for new ones (RFC 8446, 4.6.3) behind each reply
         bool damages_third_reply = false; ///< of each connection: a record that nobody has sealed
         bool sends_farewell = true;       ///< close_notify at an orderly end
     };
