@@ -201,6 +201,3 @@ TEST_CASE("N13 TLS MultiplexedConnection: a reply too many is seen") {
 TEST_CASE("N13 TLS MultiplexedConnection: nothing is sent into a stream that has ended") {
     n13_closed_while_idle(make_shared_fronted);
 }
-TEST_CASE("N16 TLS MultiplexedConnection: too many clients is refused") {
-    n16_too_many_clients(make_shared_fronted);
-}
