@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Compiled with -fno-exceptions -fno-rtti: the verbs that do not throw do the whole job.
+#include <leaselock/hiredis/tls.hpp>
 #include <leaselock/leaselock.hpp>
 #include <leaselock/testing/manual_runtime.hpp>
 #include <leaselock/testing/memory_connection.hpp>
@@ -27,6 +28,8 @@ static_assert(!CanThrow<Guard>);
 static_assert(
     !std::is_constructible_v<Guard, MemoryConnection&, std::string_view, std::chrono::seconds>);
 static_assert(!std::is_constructible_v<leaselock::HiredisConnection, const char*>);
+static_assert(!std::is_constructible_v<leaselock::Tls, leaselock::TlsOptions>);
+static_assert(!std::is_default_constructible_v<leaselock::Tls>);
 
 namespace {
 
@@ -75,11 +78,25 @@ void through_sentinel() {
     expect(lock.try_acquire().answer == Answer::unsent, "without a sentinel nothing is sent");
 }
 
+void over_tls() {
+    leaselock::Endpoint endpoint;
+    expect(bool{leaselock::Endpoint::parse("rediss://127.0.0.1:1", endpoint)}, "rediss:// parses");
+    expect(!endpoint.check(), "it needs security");
+    expect(!leaselock::Tls::load({.ca_file = "/does/not/exist"}, endpoint.security),
+           "a file that is not there is an error");
+    expect(endpoint.security == nullptr, "and sets nothing");
+    expect(bool{leaselock::Tls::load({}, endpoint.security)}, "the system's authorities do");
+    leaselock::HiredisConnection redis{endpoint}; // nobody listens there
+    leaselock::LeaseLock lock{redis, "key", 10s, std::defer_lock};
+    expect(lock.try_acquire().cause == leaselock::condition::unreachable, "and it tries");
+}
+
 } // namespace
 
 int main() {
     in_memory();
     over_hiredis();
     through_sentinel();
+    over_tls();
     return failures == 0 ? 0 : 1;
 }

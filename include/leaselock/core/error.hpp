@@ -111,7 +111,7 @@ inline constexpr ErrorRow error_rows[] = {
     {errc::connection_lost, condition::unreachable, "connection lost"},
     {errc::protocol_error, condition::unusable, "not a Redis reply"},
     {errc::no_address, condition::unreachable, "host name not resolved"},
-    {errc::insecure, condition::denied, "the server could not be authenticated by TLS"},
+    {errc::insecure, condition::denied, "authentication by TLS failed"},
     {errc::not_master, condition::not_ready, "server is no master"},
     {errc::no_such_master, condition::misuse, "no master of this name"},
     {errc::moved, condition::not_ready, "slot lives on another node"},

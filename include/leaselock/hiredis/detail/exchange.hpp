@@ -173,7 +173,8 @@ private:
     }
 
     [[nodiscard]] Progress fail(std::error_code cause, std::string_view text = {}) noexcept {
-        if (!broken_) failure_.cause = cause; // else the first cause stands
+        // The first cause stands, unless the server says why it has broken the stream.
+        if (!broken_ || cause == errc::insecure) failure_.cause = cause;
         failure_.text = text;
         broken_ = true;
         return Progress::failed;
