@@ -60,11 +60,11 @@ std::map<std::string, Rules> readme_rules() {
     return found;
 }
 
-const Rules& rules_for(const std::string& name) {
+const Rules& rules_for(const char* name) {
     static const auto all = readme_rules();
     const auto found = all.find(name);
     if (found == all.end()) {
-        throw std::runtime_error("no permissions for '" + name + "' in the README");
+        throw std::runtime_error("no permissions for '" + std::string{name} + "' in the README");
     }
     return found->second;
 }
