@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
+#include <array>
 #include <string_view>
 
 namespace leaselock {
@@ -25,11 +26,11 @@ struct TlsName {
 [[nodiscard]] inline TlsName tls_name(std::string_view host) noexcept {
     TlsName name;
     name.text = host.substr(0, host.find('%'));
-    FixedText<254> ended{name.text.view()};
-    ended.append({"", 1}); // NUL
+    std::array<char, decltype(name.text)::capacity() + 1> terminated{};
+    name.text.view().copy(terminated.data(), name.text.size());
     in6_addr binary{};
-    name.is_address = ::inet_pton(AF_INET, ended.view().data(), &binary) == 1 ||
-                      ::inet_pton(AF_INET6, ended.view().data(), &binary) == 1;
+    name.is_address = ::inet_pton(AF_INET, terminated.data(), &binary) == 1 ||
+                      ::inet_pton(AF_INET6, terminated.data(), &binary) == 1;
     if (!name.is_address && host.ends_with('.')) name.text = host.substr(0, host.size() - 1);
     return name;
 }
