@@ -10,8 +10,10 @@
 #include <leaselock/hiredis/detail/connector.hpp>
 #include <leaselock/hiredis/detail/exchange.hpp>
 #include <leaselock/hiredis/detail/lookup.hpp>
+#include <leaselock/hiredis/detail/slot.hpp>
 #include <leaselock/hiredis/detail/slot_queue.hpp>
 #include <leaselock/hiredis/detail/socket.hpp>
+#include <leaselock/hiredis/detail/stream.hpp>
 #include <leaselock/hiredis/endpoint.hpp>
 #include <leaselock/redis/classify.hpp>
 #include <leaselock/redis/command.hpp>
@@ -43,6 +45,9 @@ inline namespace LEASELOCK_ABI {
 /// slot behind: the late reply is dropped in its order, and the stream lives on, until it has been
 /// silent for the silence limit. Then it falls, and each command on it is *unknown*, or *unsent* where
 /// not a byte of it had gone out. For the rest it is as `HiredisConnection`.
+///
+/// After a READONLY nothing new is sent on a stream: when all on it is answered, the next call connects
+/// anew, where a resolver or a name may lead to the master.
 ///
 /// In a forked child every call answers unsent, `errc::other_process`: make a new connection there.
 ///
@@ -87,6 +92,36 @@ public:
     /// See `Connection`.
     void call(std::span<const Command> commands, std::span<Reply> replies, Deadline by) noexcept;
 
+    /// A call in two halves, so that those to many servers can be under way at once. It belongs to one
+    /// thread at a time; destroyed unfinished, it is given up. It does not move.
+    class Call {
+    public:
+        Call() noexcept = default;
+        Call(const Call&) = delete;
+        Call& operator=(const Call&) = delete;
+        ~Call() { give_up(); }
+
+    private:
+        friend class MultiplexedConnection;
+        void give_up() noexcept {
+            if (connection_ != nullptr) std::exchange(connection_, nullptr)->drop(slot_);
+        }
+
+        MultiplexedConnection* connection_ = nullptr; ///< on which it is under way
+        detail::Slot slot_;
+        Deadline by_{};
+    };
+
+    /// Begins a call, and gives up what `call` was before. Does not wait: on an open stream it goes out
+    /// as far as the kernel takes it; else connecting begins, and `finish` goes on with it. The commands,
+    /// their words and the replies stay alive and untouched until `finish`, or the end of `call`.
+    void begin(Call& call, std::span<const Command> commands, std::span<Reply> replies,
+               Deadline by) noexcept;
+
+    /// Waits until the replies are in place, or until the deadline of `begin`. Even behind it, what has
+    /// come by then is read: the calls of many servers can be finished one behind the other.
+    void finish(Call& call) noexcept;
+
     /// What the server cannot do; forgotten at each connect, for it may be another one by then.
     [[nodiscard]] Dialect& dialect() noexcept { return dialect_; }
     [[nodiscard]] const Endpoint& endpoint() const noexcept { return endpoint_; }
@@ -96,17 +131,31 @@ public:
     }
 
 private:
-    void lead(detail::Slot& slot, Deadline by, Guarded& lock) noexcept;
-    void pass_on(Guarded& lock) noexcept;
-    void connect(Deadline by, Guarded& lock) noexcept;
-    void exchange(Deadline by, Guarded& lock) noexcept;
+    /// Whether it is another process than the one that made the connection; then the mutex may be held
+    /// by a thread that is not here.
+    [[nodiscard]] bool is_elsewhere() const noexcept { return runtime_.process() != process_; }
+    [[nodiscard]] bool is_open() const noexcept { return !connecting_ && stream_.is_open(); }
+    void attend(detail::Slot& slot, Deadline by) noexcept;
+    void drop(detail::Slot& slot) noexcept;
+    void post(std::span<const Command> commands, std::span<Reply> replies) noexcept;
+    void abandon(detail::Slot& slot) noexcept;
+
+    // The leader's. The mutex is held, but where it waits.
+    void lead(detail::Slot& slot, Deadline by, Deadline now, Guarded& lock) noexcept;
+    void hand_over(Guarded& lock) noexcept;
+    void step(Deadline by, Deadline now, Guarded& lock) noexcept {
+        is_open() ? exchange(by, now, lock) : connect(by, now, lock);
+    }
+    void connect(Deadline by, Deadline now, Guarded& lock) noexcept;
+    void exchange(Deadline by, Deadline now, Guarded& lock) noexcept;
+    [[nodiscard]] bool is_writable(Deadline now) noexcept;
+    void send() noexcept;
     [[nodiscard]] bool decode() noexcept;
     void fall(std::error_code cause, std::string_view text = {}) noexcept;
-    void tell_concluded(const detail::Slot& own, Guarded& lock) noexcept;
-    void leave(detail::Slot& slot, Guarded& lock) noexcept;
-    void post(std::span<const Command> commands, std::span<Reply> replies) noexcept;
-    [[nodiscard]] bool await(detail::Slot& slot, std::uint32_t state, Deadline by) noexcept {
-        return runtime_.wait_until(slot.state, state, by);
+    void let_others_in(Guarded& lock) noexcept {
+        const detail::Bells::Set bells = slots_.take_bells();
+        lock.unlock();
+        bells_.ring(bells, runtime_);
     }
     [[nodiscard]] detail::Failure failure(std::error_code cause,
                                           std::string_view text = {}) const noexcept {
@@ -117,15 +166,20 @@ private:
 
     Endpoint endpoint_;
     Runtime& runtime_;
-    std::mutex mutex_;
-    bool led_ = false; ///< somebody leads; the stream is theirs
+    detail::Entrance entrance_;
+    detail::Bells bells_;
+    std::mutex mutex_; ///< of all below; the stream itself is the leader's
     std::unique_ptr<detail::SlotQueue> owned_slots_ = std::make_unique<detail::SlotQueue>();
     detail::SlotQueue& slots_ = *owned_slots_;
     detail::Stream stream_;
     detail::Connector connector_;
     bool connecting_ = false;
+    bool demoted_ = false;   ///< the server is no master any more: nothing new goes out
+    bool unwatched_ = false; ///< replies may have come while nobody led: they are read first
+    bool more_ = false;      ///< the last read may have left some that poll does not tell of
+    bool cut_ = false;       ///< sending failed, for `cut_by_`; replies may have come before that
+    detail::Failure cut_by_;
     ServerText label_ = endpoint_.label(); ///< of the server that was found last
-    bool first_ = true;                    ///< no reply has come on the stream
     ServerText turned_away_; ///< the first reply, if it said that there are too many clients
     Deadline heard_{};       ///< when a reply was last heard, or first owed
     ProcessId process_;      ///< whose stream it is
@@ -135,92 +189,115 @@ private:
 
 inline void MultiplexedConnection::call(std::span<const Command> commands, std::span<Reply> replies,
                                         Deadline by) noexcept {
-    if (runtime_.process() != process_) { // the mutex may be held by a thread that is not here
+    if (is_elsewhere()) {
         for (Reply& reply : replies) reply.set_unsent(make_error_code(errc::other_process));
         return;
     }
     if (commands.empty()) return;
-    Guarded lock{mutex_};
-    if (runtime_.now() >= by) return post(commands, replies);
+    const Deadline now = runtime_.now();
+    if (now >= by) return post(commands, replies);
     detail::Slot slot{.commands = commands, .replies = replies};
-    slots_.enter(slot);
-    if (led_) {
-        lock.unlock();
-        (void)await(slot, detail::Slot::waiting, by);
-        if (slot.state.load(std::memory_order_acquire) == detail::Slot::done) return;
-        lock.lock();
-        if (slot.state.load(std::memory_order_acquire) != detail::Slot::leading) {
-            return leave(slot, lock);
+    if (!entrance_.enter(slot)) return attend(slot, by);
+    Guarded lock{mutex_};
+    lead(slot, by, now, lock);
+}
+
+inline void MultiplexedConnection::begin(Call& call, std::span<const Command> commands,
+                                         std::span<Reply> replies, Deadline by) noexcept {
+    call.give_up();
+    if (commands.empty() || is_elsewhere() || runtime_.now() >= by) {
+        return this->call(commands, replies, by); // which does not wait
+    }
+    call.connection_ = this;
+    call.by_ = by;
+    call.slot_.reset(commands, replies);
+    call.slot_.attended = false;
+    if (!entrance_.enter(call.slot_)) return;
+    Guarded lock{mutex_};
+    const Deadline now = runtime_.now();
+    if (unwatched_ || !is_open()) step(now, now, lock);
+    hand_over(lock);
+}
+
+inline void MultiplexedConnection::finish(Call& call) noexcept {
+    if (call.connection_ == nullptr) return;
+    call.connection_ = nullptr;
+    if (is_elsewhere()) {
+        for (Reply& reply : call.slot_.replies) {
+            reply.set_unknown(make_error_code(errc::other_process));
         }
+        return;
     }
-    led_ = true;
-    lead(slot, by, lock);
+    if (call.slot_.is_done()) return;
+    Guarded lock{mutex_};
+    if (call.slot_.is_done()) return;
+    call.slot_.attended = true;
+    if (entrance_.try_lead()) return lead(call.slot_, call.by_, runtime_.now(), lock);
+    lock.unlock();
+    attend(call.slot_, call.by_);
 }
 
-/// Works for all until the slot is done, or its deadline comes.
-inline void MultiplexedConnection::lead(detail::Slot& slot, Deadline by, Guarded& lock) noexcept {
-    while (!slot.concluded && runtime_.now() < by) {
-        if (stream_.is_open() && !connecting_) {
-            exchange(by, lock);
-        } else {
-            connect(by, lock);
+/// A call that its caller gives up.
+inline void MultiplexedConnection::drop(detail::Slot& slot) noexcept {
+    if (is_elsewhere() || slot.is_done()) return;
+    const Guarded lock{mutex_};
+    abandon(slot);
+}
+
+/// Waits for the one who leads, or for the lead.
+inline void MultiplexedConnection::attend(detail::Slot& slot, Deadline by) noexcept {
+    bells_.await(slot, by, runtime_);
+    if (slot.is_done()) return;
+    Guarded lock{mutex_};
+    if (slot.state.load(std::memory_order_relaxed) == detail::Slot::leading) {
+        return lead(slot, by, runtime_.now(), lock);
+    }
+    abandon(slot);
+}
+
+inline void MultiplexedConnection::abandon(detail::Slot& slot) noexcept {
+    slots_.add_from(entrance_); // it may be among them
+    slots_.abandon(slot, failure(make_error_code(errc::timed_out)));
+}
+
+/// Works for all until the slot is done, or its deadline comes. Behind that, what has come by then is
+/// still read.
+inline void MultiplexedConnection::lead(detail::Slot& slot, Deadline by, Deadline now,
+                                        Guarded& lock) noexcept {
+    while (now < by || slot.written) {
+        step(by, now, lock);
+        if (slot.is_done() || now >= by) break;
+        now = runtime_.now();
+    }
+    abandon(slot);
+    hand_over(lock);
+}
+
+/// Lets go of the lead. What has gathered goes out first, so that the server has it while the threads
+/// wake up whose replies have come.
+inline void MultiplexedConnection::hand_over(Guarded& lock) noexcept {
+    for (;;) {
+        slots_.add_from(entrance_);
+        if (slots_.has_pending() && is_open() && is_writable(runtime_.now())) {
+            slots_.write_pending();
+            send();
         }
-        tell_concluded(slot, lock);
+        if (slots_.appoint()) break;
+        unwatched_ = slots_.owed();
+        if (entrance_.try_leave()) break;
     }
-    if (!slot.concluded) (void)slots_.abandon(slot, failure(make_error_code(errc::timed_out)));
-    pass_on(lock);
-}
-
-inline void MultiplexedConnection::pass_on(Guarded& lock) noexcept {
-    detail::Slot* const next = slots_.oldest();
-    led_ = next != nullptr;
-    if (next == nullptr) return;
-    next->state.store(detail::Slot::leading, std::memory_order_release);
-    const std::atomic<std::uint32_t>& word = next->state;
-    lock.unlock();
-    runtime_.notify_all(word); // of an address only: the slot may be gone
-    lock.lock();
-}
-
-/// The caller waits no longer. Where its replies have just come, it is told in a moment.
-inline void MultiplexedConnection::leave(detail::Slot& slot, Guarded& lock) noexcept {
-    if (slots_.abandon(slot, failure(make_error_code(errc::timed_out)))) return;
-    lock.unlock();
-    while (slot.state.load(std::memory_order_acquire) != detail::Slot::done) {
-        (void)await(slot, detail::Slot::waiting, Deadline::max());
-    }
-}
-
-/// Tells the other callers whose replies are in place. The mutex is free meanwhile: they are many.
-inline void MultiplexedConnection::tell_concluded(const detail::Slot& own, Guarded& lock) noexcept {
-    detail::SlotQueue::List concluded = slots_.take_concluded();
-    (void)concluded.remove(own);
-    if (concluded.first == nullptr) return;
-    lock.unlock();
-    while (detail::Slot* const slot = concluded.pop()) {
-        const std::atomic<std::uint32_t>& word = slot->state;
-        slot->state.store(detail::Slot::done, std::memory_order_release);
-        runtime_.notify_all(word); // of an address only: the slot may be gone
-    }
-    lock.lock();
+    let_others_in(lock);
 }
 
 /// A call whose deadline has passed: written behind the others, if there is a stream, and not waited
 /// for.
 inline void MultiplexedConnection::post(std::span<const Command> commands,
                                         std::span<Reply> replies) noexcept {
+    Guarded lock{mutex_};
+    const bool leads = entrance_.try_lead();
+    if (leads && is_open()) (void)is_writable(runtime_.now());
+    const bool written = is_open() && !demoted_ && slots_.write_for_nobody(commands);
     const detail::Failure late = failure(make_error_code(errc::timed_out));
-    bool open = !connecting_ && stream_.is_open(); // else the stream is the leader's alone
-    if (open && slots_.idle()) {
-        open = stream_.is_silent();
-        if (!open) stream_.close();
-        heard_ = runtime_.now();
-    }
-    const bool written = open && slots_.write_for_nobody(commands);
-    if (written && !led_) {
-        const detail::Io io = stream_.send(slots_.output());
-        if (io.state == detail::IoState::moved) slots_.mark_sent(io.bytes);
-    }
     for (Reply& reply : replies) {
         if (written) {
             reply.set_unknown(late.cause);
@@ -229,19 +306,22 @@ inline void MultiplexedConnection::post(std::span<const Command> commands,
         }
         reply.text = late.text;
     }
+    if (!leads) return; // the leader sends it
+    if (written) send();
+    hand_over(lock);
 }
 
-inline void MultiplexedConnection::connect(Deadline by, Guarded& lock) noexcept {
-    const Deadline now = runtime_.now();
+/// One step towards a stream.
+inline void MultiplexedConnection::connect(Deadline by, Deadline now, Guarded& lock) noexcept {
     detail::Progress progress = detail::Progress::waiting;
-    // one that was left behind, and whose time is over, is no reason to fail now
-    if (!connecting_ || now >= connector_.deadline()) {
+    const bool stale = connecting_ && now >= connector_.deadline();
+    if (!connecting_) {
         // of the endpoint's own time: others wait for it too, and the next leader goes on with it
         progress = connector_.begin(later(now, endpoint_.connect_timeout), stream_);
         connecting_ = true;
     }
     if (progress == detail::Progress::waiting) {
-        lock.unlock();
+        let_others_in(lock);
         pollfd alone = connector_.interest(stream_);
         detail::wait_ready({&alone, 1}, std::min(by, connector_.wake()), runtime_);
         progress = connector_.advance(stream_);
@@ -250,53 +330,81 @@ inline void MultiplexedConnection::connect(Deadline by, Guarded& lock) noexcept 
     if (progress == detail::Progress::waiting) return;
     connecting_ = false;
     label_ = connector_.label();
-    first_ = true;
-    turned_away_.clear();
     if (progress == detail::Progress::done) {
+        demoted_ = unwatched_ = more_ = cut_ = false;
+        turned_away_.clear();
         dialect_.reset();
         return;
     }
     stream_.close();
+    if (stale) return; // one that was left behind is no reason to fail now
     const detail::Failure& why = connector_.failure();
+    slots_.add_from(entrance_);
     slots_.refuse_pending(why, connector_.refused_by_server() && why.cause != errc::server_error);
 }
 
 /// One round: writes what has gathered, waits, reads what has come.
-inline void MultiplexedConnection::exchange(Deadline by, Guarded& lock) noexcept {
-    if (slots_.idle()) {
-        // A reply too many, or the end of the stream, has to show before anything is sent on it.
-        if (!stream_.is_silent()) return stream_.close();
-        heard_ = runtime_.now();
-    }
+inline void MultiplexedConnection::exchange(Deadline by, Deadline now, Guarded& lock) noexcept {
+    slots_.add_from(entrance_);
+    if (is_writable(now)) slots_.write_pending();
+    if (!stream_.is_open()) return;
+    if (!cut_ && !unwatched_) send();
     const Deadline fall_at = later(heard_, silence_);
-    if (runtime_.now() >= fall_at) return fall(make_error_code(errc::timed_out), "silent stream");
-    slots_.write_pending();
-
-    // under the mutex: others may add bytes, and the buffer may move
-    while (slots_.has_output()) {
-        const detail::Io io = stream_.send(slots_.output());
-        if (io.state == detail::IoState::again) break;
-        if (io.state != detail::IoState::moved) break; // replies may have come before the error
-        slots_.mark_sent(io.bytes);
-    }
-    const bool more = slots_.has_output();
-    lock.unlock();
-    pollfd alone = stream_.interest(more);
-    detail::wait_ready({&alone, 1}, std::min(by, fall_at), runtime_);
-    // not set: the kernel does it
+    const bool at_once = now >= fall_at || unwatched_ || more_ || cut_;
+    pollfd alone = stream_.interest(slots_.has_output());
+    let_others_in(lock);
+    if (!at_once) detail::wait_ready({&alone, 1}, std::min(by, fall_at), runtime_);
+    // Not set: the kernel does it. It fits the reader's buffer, see ReplyDecoder::grow_buffer.
     // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init)
-    std::array<char, 16384> chunk;
+    std::array<char, 2048> chunk;
     const detail::Io io = stream_.receive(chunk);
-    const detail::Failure failed = stream_.failure(io.state);
+    const bool lost = io.state != detail::IoState::again && io.state != detail::IoState::moved;
+    if (lost && !cut_) cut_by_ = stream_.failure(io.state);
     lock.lock();
 
-    if (io.state == detail::IoState::again) return;
-    if (io.state != detail::IoState::moved) {
-        return fall(failed.cause, failed.text.view());
+    unwatched_ = more_ = false;
+    if (io.state == detail::IoState::again) {
+        if (cut_) return fall(cut_by_.cause, cut_by_.text.view());
+        if (now >= fall_at) fall(make_error_code(errc::timed_out), "silent stream");
+        return;
     }
-    heard_ = runtime_.now();
+    if (lost) return fall(cut_by_.cause, cut_by_.text.view());
+    more_ = stream_.may_have_more(io.bytes, chunk.size());
     stream_.decoder.feed(std::span{chunk}.first(io.bytes));
-    if (!decode()) fall(stream_.decoder.error(), stream_.decoder.complaint());
+    if (!decode()) return fall(stream_.decoder.error(), stream_.decoder.complaint());
+    if (slots_.owed()) heard_ = runtime_.now();
+}
+
+/// Whether something new may go out: not on a stream that seems to be dead, or that is to end. On an
+/// idle one, a reply too many, or the end of the stream, has to show before anything is sent on it.
+inline bool MultiplexedConnection::is_writable(Deadline now) noexcept {
+    if (slots_.owed()) {
+        return !demoted_ && !unwatched_ && !cut_ && now < later(heard_, silence_);
+    }
+    if (demoted_ || !stream_.is_silent()) {
+        fall(make_error_code(errc::connection_lost));
+        return false;
+    }
+    heard_ = now;
+    return true;
+}
+
+inline void MultiplexedConnection::send() noexcept {
+    while (slots_.has_output()) {
+        const detail::Io io = stream_.send(slots_.output());
+        if (io.state == detail::IoState::moved) {
+            slots_.mark_sent(io.bytes);
+            continue;
+        }
+        if (io.state == detail::IoState::again) {
+            if (stream_.secure)
+                slots_.commit_output(); // as the next send begins with the same bytes
+        } else {
+            cut_ = true; // replies may have come before that
+            cut_by_ = stream_.failure(io.state);
+        }
+        return;
+    }
 }
 
 /// Puts the replies that have come where they belong. @return false when they are no such thing
@@ -307,12 +415,14 @@ inline bool MultiplexedConnection::decode() noexcept {
         case detail::ReplyDecoder::Step::broken: return false;
         case detail::ReplyDecoder::Step::decoded: break;
         }
-        turned_away_.clear();
-        // Unasked, to whoever comes when there are enough: if the stream ends behind it, no command ran.
-        if (std::exchange(first_, false) && reply->kind == Reply::error &&
-            cause_of(reply->text.view()) == errc::too_many_clients) {
-            turned_away_ = reply->text;
+        if (reply->kind == Reply::error) {
+            const errc cause = cause_of(reply->text.view());
+            if (cause == errc::read_only) demoted_ = true;
+            // Unasked, to whoever comes when there are enough: if the stream ends behind it, no command
+            // ran.
+            if (stream_.fresh && cause == errc::too_many_clients) turned_away_ = reply->text;
         }
+        if (!std::exchange(stream_.fresh, false)) turned_away_.clear();
         if (!slots_.take_reply(*reply)) return false;
     }
     // A reply too many would answer the next command.
@@ -326,6 +436,7 @@ inline void MultiplexedConnection::fall(std::error_code cause, std::string_view 
     } else {
         slots_.fall({cause, turned_away_}, true);
     }
+    turned_away_.clear();
     stream_.close();
 }
 
