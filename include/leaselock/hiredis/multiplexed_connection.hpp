@@ -282,7 +282,7 @@ inline void MultiplexedConnection::hand_over(Guarded& lock) noexcept {
             slots_.write_pending();
             send();
         }
-        if (slots_.appoint()) break;
+        if (slots_.appoint(bells_.are_awake())) break;
         unwatched_ = slots_.owed();
         if (entrance_.try_leave()) break;
     }

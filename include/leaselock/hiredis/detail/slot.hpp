@@ -2,14 +2,17 @@
 // SPDX-License-Identifier: MIT
 
 #include <leaselock/core/config.hpp>
+#include <leaselock/core/deadline.hpp>
 #include <leaselock/core/lease_clock.hpp>
 #include <leaselock/core/runtime.hpp>
 #include <leaselock/redis/command.hpp>
 #include <leaselock/redis/reply.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -21,7 +24,8 @@ namespace detail {
 /// A call that shares a stream with others; it lives with its caller.
 struct Slot {
     enum State : std::uint8_t {
-        waiting,
+        waiting, ///< its thread is awake, or on its way to work
+        asleep,  ///< its thread waits for its bell
         leading, ///< its thread is to do the work for all
         done,    ///< its replies are in place; from then on nobody else may touch it
     };
@@ -141,6 +145,52 @@ private:
     std::atomic<std::uint32_t> arrivals_{0};
 };
 
+/// Whether threads that wait stay awake for a moment.
+///
+/// To sleep and to be woken costs more than a call itself. While many threads keep the processors busy
+/// with calls of their own, replies come before one's turn to run comes again: then yielding is all the
+/// waiting there is. Where it does not help, for the server is far away or the processors have other
+/// work, it is left, and tried again ever more seldom.
+class Patience {
+public:
+    static constexpr int yields = 8;
+    /// Whoever yields to other work than calls of ours loses a whole time slice.
+    static constexpr std::chrono::microseconds too_long{500};
+
+    /// Whether staying awake has paid of late.
+    [[nodiscard]] bool pays() const noexcept {
+        return balance_.load(std::memory_order_relaxed) > 0;
+    }
+    [[nodiscard]] bool is_worth_a_try() noexcept {
+        if (pays()) return true;
+        // a lost update does no harm
+        const std::uint32_t left = skip_.load(std::memory_order_relaxed);
+        if (left != 0) skip_.store(left - 1, std::memory_order_relaxed);
+        return left == 0;
+    }
+    /// What a try came to.
+    void note(bool success, LeaseClock::duration took) noexcept {
+        const int gain = took >= too_long ? -most / 2 : success ? 1 : -2;
+        const int before = balance_.load(std::memory_order_relaxed);
+        const int after = std::clamp(before + gain, 0, most);
+        if (after != before) balance_.store(after, std::memory_order_relaxed);
+        if (after == most) pause_.store(least_pause, std::memory_order_relaxed);
+        if (after > 0) return;
+        const std::uint32_t pause = pause_.load(std::memory_order_relaxed);
+        skip_.store(pause, std::memory_order_relaxed);
+        pause_.store(std::min(2 * pause, longest_pause), std::memory_order_relaxed);
+    }
+
+private:
+    static constexpr int most = 512;
+    static constexpr std::uint32_t least_pause = 64; ///< calls between two tries that fail
+    static constexpr std::uint32_t longest_pause = 4096;
+
+    std::atomic<int> balance_{1}; ///< of the last tries
+    std::atomic<std::uint32_t> skip_{0};
+    std::atomic<std::uint32_t> pause_{least_pause};
+};
+
 /// What waiting threads wait on. A few that came one behind the other share a bell: they will most
 /// likely be answered together, and one system call wakes them all. The bells belong to the
 /// connection, for a slot may be gone as soon as it is done.
@@ -150,15 +200,21 @@ public:
     static constexpr std::uint32_t sharers = 8;
     using Set = std::uint64_t; ///< a bit for each
 
-    /// Waits until the slot is no longer `waiting`, or until `by`.
-    void await(const Slot& slot, Deadline by, Runtime& runtime) noexcept {
+    /// Waits until the slot is done, or is to lead, or until `by`.
+    void await(Slot& slot, Deadline by, Runtime& runtime) noexcept {
+        if (patience_.is_worth_a_try() && stay_awake(slot, runtime)) return;
+        Slot::State awake = Slot::waiting;
+        if (!slot.state.compare_exchange_strong(awake, Slot::asleep, std::memory_order_acq_rel))
+            return;
         std::atomic<std::uint32_t>& bell = words_[slot.bell];
         for (;;) {
             const std::uint32_t rung = bell.load(std::memory_order_acquire);
-            if (slot.state.load(std::memory_order_acquire) != Slot::waiting) return;
+            if (slot.state.load(std::memory_order_acquire) != Slot::asleep) return;
             if (!runtime.wait_until(bell, rung, by)) return;
         }
     }
+    /// Whether threads that wait are awake, most likely.
+    [[nodiscard]] bool are_awake() const noexcept { return patience_.pays(); }
     /// The first comes first: whoever is to lead is to begin.
     void ring(Set which, Runtime& runtime) noexcept {
         for (; which != 0; which &= which - 1) {
@@ -168,10 +224,28 @@ public:
             runtime.notify_all(bell);
         }
     }
-    [[nodiscard]] static Set set_of(const Slot& slot) noexcept { return Set{1} << slot.bell; }
+    /// Moves a slot on. @return the bell to be rung, for a thread that sleeps
+    [[nodiscard]] static Set change(Slot& slot, Slot::State to) noexcept {
+        const Set bell = Set{1} << slot.bell; // the slot may be gone behind the change
+        return slot.state.exchange(to, std::memory_order_acq_rel) == Slot::asleep ? bell : 0;
+    }
 
 private:
+    [[nodiscard]] bool stay_awake(const Slot& slot, Runtime& runtime) noexcept {
+        const Deadline start = runtime.now();
+        LeaseClock::duration took{};
+        bool waits = true;
+        for (int i = 0; waits && i < Patience::yields && took < Patience::too_long; ++i) {
+            runtime.yield();
+            took = runtime.now() - start;
+            waits = slot.state.load(std::memory_order_acquire) == Slot::waiting;
+        }
+        patience_.note(!waits, took);
+        return !waits;
+    }
+
     std::array<std::atomic<std::uint32_t>, count> words_{};
+    Patience patience_;
 };
 
 inline std::uint8_t Entrance::next_bell() noexcept {

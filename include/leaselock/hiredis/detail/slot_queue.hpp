@@ -126,24 +126,24 @@ public:
 
     /// Who is to be told, of all that became done since the last time.
     [[nodiscard]] Bells::Set take_bells() noexcept { return std::exchange(bells_, 0); }
-    /// Makes a call lead whose thread waits, if there is any: best of all one that can be woken alone.
-    [[nodiscard]] bool appoint() noexcept {
+    /// Makes a call lead whose thread waits, if there is any: the oldest, or the oldest that can be woken
+    /// alone.
+    /// @param awake whether threads need not be woken, most likely
+    [[nodiscard]] bool appoint(bool awake) noexcept {
         Slot* best = nullptr;
-        const auto consider = [&](Slot* slot) {
-            if (slot != nullptr && slot->attended && (best == nullptr || slot->bell == 0))
-                best = slot;
-            return best != nullptr && best->bell == 0;
+        const auto is_best = [&](Slot* slot) {
+            if (slot == nullptr || !slot->attended) return false;
+            const bool sleeps = slot->state.load(std::memory_order_relaxed) == Slot::asleep;
+            const bool good = awake || (sleeps && slot->bell == 0);
+            if (best == nullptr || good) best = slot;
+            return good;
         };
         std::size_t i = head_;
-        while (i < in_flight_.size() && !consider(in_flight_[i].slot)) ++i;
-        if (i == in_flight_.size()) {
-            Slot* slot = pending_.first;
-            while (slot != nullptr && !consider(slot)) slot = slot->next;
-        }
-        if (best == nullptr) return false;
-        bells_ |= Bells::set_of(*best);
-        best->state.store(Slot::leading, std::memory_order_release);
-        return true;
+        while (i < in_flight_.size() && !is_best(in_flight_[i].slot)) ++i;
+        Slot* slot = i == in_flight_.size() ? pending_.first : nullptr;
+        while (slot != nullptr && !is_best(slot)) slot = slot->next;
+        if (best != nullptr) bells_ |= Bells::change(*best, Slot::leading);
+        return best != nullptr;
     }
 
 private:
@@ -261,10 +261,7 @@ private:
         finish(slot);
     }
     /// From here on the slot is its caller's.
-    void finish(Slot& slot) noexcept {
-        bells_ |= Bells::set_of(slot);
-        slot.state.store(Slot::done, std::memory_order_release);
-    }
+    void finish(Slot& slot) noexcept { bells_ |= Bells::change(slot, Slot::done); }
 
     SlotList pending_;
     Bells::Set bells_ = 0;
