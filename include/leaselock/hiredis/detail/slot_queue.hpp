@@ -32,9 +32,13 @@ public:
     void add_from(Entrance& entrance) noexcept { entrance.take(pending_); }
     [[nodiscard]] bool has_pending() const noexcept { return pending_.first != nullptr; }
 
+    /// Whether nothing is in flight; and whether nothing is pending, either.
+    [[nodiscard]] bool is_idle() const noexcept { return head_ == in_flight_.size(); }
+    [[nodiscard]] bool is_empty() const noexcept { return !has_pending() && is_idle(); }
+
     /// Whether the server owes a reply: to a command of which at least a byte has gone out.
     [[nodiscard]] bool owed() const noexcept {
-        return !idle() && in_flight_[head_].begin < base_ + sent_;
+        return !is_idle() && in_flight_[head_].begin < base_ + sent_;
     }
     /// Whether the kernel has not taken all that is written.
     [[nodiscard]] bool has_output() const noexcept { return sent_ < out_.size(); }
@@ -64,7 +68,7 @@ public:
 
     /// Where the next reply belongs; null when none is waited for.
     [[nodiscard]] Reply* expected() noexcept {
-        if (idle()) return nullptr;
+        if (is_idle()) return nullptr;
         Slot* const slot = in_flight_[head_].slot;
         if (slot == nullptr || slot->answered >= slot->replies.size()) return &surplus_;
         return &slot->replies[slot->answered];
@@ -178,7 +182,6 @@ private:
         return true;
     }
 
-    [[nodiscard]] bool idle() const noexcept { return head_ == in_flight_.size(); }
     /// The end of what has gone out, or surely will.
     [[nodiscard]] std::uint64_t gone() const noexcept {
         return std::max(base_ + sent_, committed_);
@@ -227,7 +230,7 @@ private:
     }
     void drop_front() noexcept {
         ++head_;
-        if (idle()) {
+        if (is_idle()) {
             in_flight_.clear();
             head_ = 0;
         } else if (head_ == compact_at) {
