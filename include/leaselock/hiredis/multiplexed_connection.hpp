@@ -53,7 +53,8 @@ public:
 
     /// @param endpoint if its fields are out of their limits, every call answers unsent and says so
     /// @param runtime outlives the connection
-    /// @param silence how long the stream may owe replies and bring none before it falls; at least 1 ms
+    /// @param silence how long the stream may owe replies, and neither bring any nor take more of what is
+    /// to be sent, before it falls; at least 1 ms
     /// @param lookup for tests of this library
     explicit MultiplexedConnection(Endpoint endpoint, Runtime& runtime = system_runtime(),
                                    std::chrono::milliseconds silence = default_silence,

@@ -46,7 +46,7 @@ public:
 
     void begin(const ServerText& label) noexcept {
         label_ = label;
-        demoted_ = unwatched_ = more_ = cut_ = false;
+        demoted_ = unwatched_ = more_ = full_ = cut_ = false;
         turned_away_.clear();
     }
     /// Nobody will read for a while.
@@ -105,11 +105,12 @@ private:
     bool demoted_ = false;   ///< the server is no master any more: nothing new goes out
     bool unwatched_ = false; ///< replies may have come while nobody led: they are read first
     bool more_ = false;      ///< the last read may have left some that poll does not tell of
+    bool full_ = false;      ///< the kernel took no more, the last time
     bool cut_ = false;       ///< sending failed; replies may have come before that
     Failure cut_by_;
     ServerText label_;       ///< of the server that was found last
     ServerText turned_away_; ///< the first reply, if it said that there are too many clients
-    Deadline heard_{};       ///< when a reply was last heard, or first owed
+    Deadline heard_{};       ///< when it last showed signs of life, or first had to
 };
 
 /// Whether something new may go out: not on a stream that seems to be dead, or that is to end. On an
@@ -129,9 +130,11 @@ inline void SharedStream::send() noexcept {
         const Io io = stream_.send(slots_.output());
         if (io.state == IoState::moved) {
             slots_.mark_sent(io.bytes);
+            if (std::exchange(full_, false)) heard_ = runtime_.now(); // the other side has read
             continue;
         }
-        if (io.state == IoState::again) {
+        full_ = io.state == IoState::again;
+        if (full_) {
             // the next send has to begin with the same bytes
             if (stream_.secure) slots_.commit_output();
         } else {
