@@ -7,6 +7,7 @@
 #include <leaselock/redis/reply.hpp>
 
 #include <concepts>
+#include <cstdint>
 #include <span>
 
 namespace leaselock {
@@ -46,6 +47,21 @@ concept SplitConnection = Connection<C> &&
 /// A connection that any number of threads may use at once; it says so by `is_shareable`.
 template <class C>
 concept SharedConnection = Connection<C> && static_cast<bool>(C::is_shareable);
+
+namespace detail {
+
+/// `c.stream_number()`, of a connection that counts its streams: calls between which it has not changed
+/// went over one stream, in their order. 0 where a connection does not tell.
+template <class C>
+[[nodiscard]] std::uint64_t find_stream_number(const C& connection) noexcept {
+    if constexpr (requires { connection.stream_number(); }) {
+        return connection.stream_number();
+    } else {
+        return 0;
+    }
+}
+
+} // namespace detail
 
 } // namespace LEASELOCK_ABI
 } // namespace leaselock
