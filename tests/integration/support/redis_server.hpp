@@ -31,6 +31,7 @@ public:
     [[nodiscard]] std::string unix_path() const { return folder_ / "redis.sock"; }
     [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
     [[nodiscard]] pid_t pid();
+    [[nodiscard]] bool running() { return process_ && process_->running(); }
     [[nodiscard]] RawClient client() const { return RawClient{port(), password_}; }
 
     /// All that the server has written to its log, over restarts.

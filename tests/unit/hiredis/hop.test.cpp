@@ -203,6 +203,16 @@ TEST(RetryPause, GrowsToALimitWithJitter) {
     EXPECT_EQ(retry_pause(UINT32_MAX, 0), 32ms);
 }
 
+TEST(AnswerTime, IsTwiceTheLastOneWithinLimits) {
+    using detail::answer_time;
+    EXPECT_EQ(answer_time(0ms, 1s), 10ms);
+    EXPECT_EQ(answer_time(4ms, 1s), 10ms);
+    EXPECT_EQ(answer_time(6ms, 1s), 12ms);
+    EXPECT_EQ(answer_time(200ms, 1s), 250ms);
+    EXPECT_EQ(answer_time(0ms, 20ms), 5ms);
+    EXPECT_EQ(answer_time(0ms, 0ms), 0ms);
+}
+
 bool shares(const std::vector<std::string_view>& words, std::string_view routed = key) {
     return shares_slot({words, routed});
 }

@@ -95,6 +95,11 @@ private:
     void follow(Item& item, const Redirect& to) noexcept;
     [[nodiscard]] bool make_ready() noexcept;
     [[nodiscard]] bool pause() noexcept;
+    /// Whether what is tried again at that time can still be answered. Else the proof that it has not run
+    /// would be given away for an *unknown*.
+    [[nodiscard]] bool has_time(Deadline at) const noexcept {
+        return later(at, answer_time(took_, by_ - start_)) < by_;
+    }
     void drop_done() noexcept;
     void send() noexcept;
     void send_group(std::size_t first) noexcept;
@@ -105,7 +110,9 @@ private:
     std::span<const Command> commands_;
     std::span<Reply> replies_;
     Deadline by_;
-    std::size_t count_ = 0; ///< commands that are not done
+    Deadline start_ = runtime_.now();
+    LeaseClock::duration took_{}; ///< by the last round
+    std::size_t count_ = 0;       ///< commands that are not done
     unsigned pauses_ = 0;
     std::unique_ptr<Item[]> items_;
     std::unique_ptr<Sent[]> round_;
@@ -236,24 +243,26 @@ inline bool ClusterCall::make_ready() noexcept {
         }
         drop_done();
     }
-    return count_ != 0 && (!wait || pause());
+    return count_ != 0 && (!look_up || has_time(runtime_.now())) && (!wait || pause());
 }
 
 inline bool ClusterCall::pause() noexcept {
     std::uint64_t random = 0;
     (void)runtime_.fill_random(std::as_writable_bytes(std::span{&random, 1}));
     const Deadline until = later(runtime_.now(), retry_pause(pauses_++, random));
-    if (until >= by_) return false;
+    if (!has_time(until)) return false;
     runtime_.sleep_until(until);
     return true;
 }
 
 /// One round.
 inline void ClusterCall::send() noexcept {
+    const Deadline start = runtime_.now();
     for (std::size_t i = 0; i < count_; ++i) items_[i].sent = false;
     for (std::size_t i = 0; i < count_; ++i) {
         if (!items_[i].sent) send_group(i);
     }
+    took_ = runtime_.now() - start;
 }
 
 /// Sends what goes the same way as the first, in order.

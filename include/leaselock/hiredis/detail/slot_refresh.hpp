@@ -54,7 +54,8 @@ public:
                 Runtime& runtime, LookupFunction lookup) noexcept
         : nodes_(nodes), seeds_(seeds), dialect_(dialect), runtime_(runtime), lookup_(lookup) {}
 
-    /// The node that answered last, for what may go anywhere: null before the first table has come.
+    /// The node that answered last, if it has slots, or else another that has: for what may go anywhere.
+    /// Null before the first table has come.
     [[nodiscard]] ClusterNode* home() const noexcept {
         return home_.load(std::memory_order_acquire);
     }
@@ -208,13 +209,15 @@ inline bool SlotRefresh::take(const redisReply& reply, const Endpoint& from) noe
     if (!for_each_range(reply, [&](const SlotRange& range) { return node_of(range) != nullptr; })) {
         return false;
     }
-    ClusterNode* const home = nodes_.find(from.host, from.port);
+    ClusterNode* home = nodes_.find(from.host, from.port);
     if (home == nullptr) return false;
     ++tables_;
+    ClusterNode* any = nullptr;
     std::bitset<hash_slots> served;
     (void)for_each_range(reply, [&](const SlotRange& range) {
         ClusterNode& node = *node_of(range);
         node.listed.store(tables_, std::memory_order_relaxed);
+        any = &node;
         for (std::uint32_t slot = range.first; slot <= range.last; ++slot) {
             nodes_.set_owner(static_cast<std::uint16_t>(slot), node);
             served.set(slot);
@@ -224,6 +227,8 @@ inline bool SlotRefresh::take(const redisReply& reply, const Endpoint& from) noe
     for (std::uint32_t slot = 0; slot < hash_slots; ++slot) {
         if (!served[slot]) nodes_.clear_owner(static_cast<std::uint16_t>(slot));
     }
+    const bool has_slots = home->listed.load(std::memory_order_relaxed) == tables_;
+    if (!has_slots && any != nullptr) home = any;
     dialect_.reset();
     home_.store(home, std::memory_order_release);
     return true;
