@@ -45,6 +45,24 @@ std::vector<ClusterLock> keep_one_each(RedisCluster& servers, ClusterConnection&
     return locks;
 }
 
+/// Threads that go on until it is over, also where the story itself ends by an exception.
+struct Crowd {
+    explicit Crowd(std::atomic<bool>& over) : over_{over} {}
+    Crowd(const Crowd&) = delete;
+    Crowd& operator=(const Crowd&) = delete;
+    ~Crowd() { disperse(); }
+    void disperse() {
+        over_ = true;
+        for (auto& thread : threads) thread.join();
+        threads.clear();
+    }
+
+    std::vector<std::thread> threads;
+
+private:
+    std::atomic<bool>& over_;
+};
+
 } // namespace
 
 TEST_CASE(
@@ -155,9 +173,9 @@ TEST_CASE(
     std::atomic<int> not_given_back = 0;
     std::array<std::atomic<int>, slots> inside{};
     std::array<std::atomic<std::uint64_t>, slots> fence{};
-    std::vector<std::thread> threads;
+    Crowd crowd{over};
     for (int t = 0; t < 4; ++t) {
-        threads.emplace_back([&, t] {
+        crowd.threads.emplace_back([&, t] {
             for (std::size_t i = static_cast<std::size_t>(t); !over; ++i) {
                 const std::size_t slot = i % slots;
                 ClusterLock lock{cluster,
@@ -188,8 +206,7 @@ TEST_CASE(
             }
         }
     }
-    over = true;
-    for (auto& thread : threads) thread.join();
+    crowd.disperse();
     CAPTURE(rounds);
     CHECK(entered > 50);
     CHECK(overlaps == 0);

@@ -216,6 +216,38 @@ TEST_CASE("S27 ClusterConnection: each command of a batch has an ASKING of its o
     CHECK(target.heard() == Heard{"ASKING", "SET foo 1", "ASKING", "GET foo", "ASKING", "DEL foo"});
 }
 
+TEST_CASE("S27 ClusterConnection: on a stream that has said ASKING, nothing else goes out") {
+    // a caller that leaves may leave its ASKING alone there, and a stranger's command would be let in
+    std::atomic<int> mixed = 0;
+    std::atomic<std::uint16_t> source_port{0};
+    FalseServer target{[&](FalseServer::Peer& peer) {
+        bool asked = false;
+        for (bool pair = false;;) {
+            const Heard words = peer.expect_command();
+            if (words.front() == "CLUSTER") {
+                peer.send(slots_reply({{0, 9'999, "127.0.0.1", target.port()},
+                                       {10'000, 16'383, "127.0.0.1", source_port}}));
+                continue;
+            }
+            const bool asking = words.front() == "ASKING";
+            if (asked && asking == pair) ++mixed;
+            asked = asked || asking;
+            pair = asking;
+            peer.send("+OK\r\n");
+        }
+    }};
+    FalseNode source{always(ask_at("127.0.0.1:" + std::to_string(target.port())))};
+    source_port = source.port();
+    ClusterConnection cluster{target.url()};
+    for (int i = 0; i < 3; ++i) {
+        CHECK(line_of(call(cluster, set_foo)) == "+OK");
+        CHECK(line_of(call(cluster, {"GET", "bar"})) == "+OK"); // slot 5061: the target's own
+    }
+    CHECK(mixed == 0);
+    CHECK(target.connections() ==
+          3); // for the table, for its own slots, for those that are asked for
+}
+
 TEST_CASE("S27 ClusterConnection: where ASKING is forbidden, that is what is said") {
     std::atomic<std::uint16_t> source_port{0};
     FalseNode target{[&](const Heard& words) -> std::string {
@@ -264,6 +296,55 @@ TEST_CASE("S30 ClusterConnection: what passes is tried again inside the call") {
         ClusterConnection cluster{node.url()};
         CHECK(line_of(call(cluster, set_foo, 20s)) == "+OK");
         CHECK(tries == 4);
+    }
+}
+
+TEST_CASE(
+    "S30 ClusterConnection: nothing is tried again behind a command of its key that has run") {
+    std::atomic<int> sets = 0;
+    FalseNode node{[&](const Heard& words) -> std::string {
+        if (is_table(words)) return {};
+        if (words.front() == "GET") return "$5\r\nother\r\n";
+        return ++sets == 1 ? "-CLUSTERDOWN The cluster is down\r\n" : "+OK\r\n";
+    }};
+    ClusterConnection cluster{node.url()};
+    const auto replies = call_all(cluster, {{"SET", "foo", "1"}, {"GET", "foo"}}, 10s);
+    CHECK(line_of(replies[0]) == "-CLUSTERDOWN The cluster is down");
+    CHECK(line_of(replies[1]) == "$other");
+    CHECK(sets == 1);
+}
+
+TEST_CASE("ClusterConnection: many threads that need the first table ask for it once") {
+    FalseNode node{[](const Heard& words) -> std::string {
+        if (!is_table(words)) return "+OK\r\n";
+        std::this_thread::sleep_for(200ms);
+        return {};
+    }};
+    ClusterConnection cluster{node.url()};
+    std::atomic<int> good = 0;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 8; ++t) {
+        threads.emplace_back(
+            [&] { good += line_of(call(cluster, set_foo, 20s)) == "+OK" ? 1 : 0; });
+    }
+    for (auto& thread : threads) thread.join();
+    CHECK(good == 8);
+    CHECK(node.asked_for_table() == 1);
+}
+
+TEST_CASE("ClusterConnection: who waits for another's table keeps its own deadline") {
+    FalseServer silent{[](FalseServer::Peer& peer) { peer.wait_for_close(); }};
+    ClusterConnection cluster{silent.url() + "?connect_timeout=20s"};
+    Reply first;
+    std::thread asker{[&] { first = call(cluster, set_foo, 1s); }};
+    REQUIRE(eventually([&] { return silent.connections() == 1; }));
+    const Stopwatch watch;
+    const Reply second = call(cluster, set_foo, 200ms);
+    CHECK(watch.elapsed() < 200ms + slack);
+    asker.join();
+    for (const Reply& reply : {first, second}) {
+        CHECK(line_of(reply) == "unsent");
+        CHECK(reply.cause == errc::timed_out);
     }
 }
 

@@ -172,16 +172,22 @@ inline void ClusterConnection::call(std::span<const Command> commands, std::span
     if (commands.empty()) return;
     if (!flaw_) return detail::refuse_all({flaw_.cause, flaw_.text}, replies);
 
-    detail::ClusterCall rest{*nodes_, refresh_, runtime_, commands, replies, by};
     detail::ClusterNode* const node = only_node(commands);
     MultiplexedConnection* const connection =
         node == nullptr ? nullptr : nodes_->connection(*node, false);
-    if (connection == nullptr) return rest.run();
-    connection->call(commands, replies, by);
-    const bool answered = std::all_of(replies.begin(), replies.end(), [](const Reply& reply) {
-        return detail::is_final(reply) && reply.kind != Reply::unknown;
-    });
-    if (!answered) rest.run_from(*node);
+    if (connection != nullptr) {
+        connection->call(commands, replies, by);
+        const bool answered = std::all_of(replies.begin(), replies.end(), [](const Reply& reply) {
+            return detail::is_final(reply) && reply.kind != Reply::unknown;
+        });
+        if (answered) return; // nearly always
+    }
+    detail::ClusterCall call{*nodes_, refresh_, runtime_, commands, replies, by};
+    if (connection != nullptr) {
+        call.run_from(*node);
+    } else {
+        call.run();
+    }
 }
 
 static_assert(SharedConnection<ClusterConnection>);

@@ -56,7 +56,9 @@ void RedisCluster::start(const ClusterPlan& plan) {
                                            "--cluster-replica-validity-factor",
                                            "0",
                                            "--repl-diskless-sync-delay",
-                                           "0"};
+                                           "0",
+                                           "--repl-ping-replica-period", // a replica counts from
+                                           "1"};                         // the first one on
         if (!password_.empty()) {
             arguments.insert(arguments.end(), {"--masterauth", password_});
         }
