@@ -336,7 +336,7 @@ TEST_CASE("ClusterConnection: who waits for another's table keeps its own deadli
     FalseServer silent{[](FalseServer::Peer& peer) { peer.wait_for_close(); }};
     ClusterConnection cluster{silent.url() + "?connect_timeout=20s"};
     Reply first;
-    std::thread asker{[&] { first = call(cluster, set_foo, 1s); }};
+    std::thread asker{[&] { first = call(cluster, set_foo, 4s); }};
     REQUIRE(eventually([&] { return silent.connections() == 1; }));
     const Stopwatch watch;
     const Reply second = call(cluster, set_foo, 200ms);
