@@ -59,6 +59,7 @@ need_for_tests() {
     need libgmock-dev have_header gmock/gmock.h
     need catch2 have_catch2
     need redis-tools have redis-cli # the A/B experiment speaks through redis-cli
+    need spin have spin             # tests/model
 }
 
 # --- apt ---------------------------------------------------------------------------------------

@@ -235,6 +235,7 @@ TEST_CASE(
     CHECK(words_of(replica).starts_with("READONLY "));
     outside.expect_ok({"REPLICAOF", "NO", "ONE"});
 
+    REQUIRE(Lock{redis, key, patient}.unlock()); // a stream to the master, as it is one again
     server.stop_process();
     const Outcome stalled = attempt(redis, 300ms);
     server.continue_process();

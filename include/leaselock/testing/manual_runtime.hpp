@@ -5,6 +5,7 @@
 #include <leaselock/core/deadline.hpp>
 #include <leaselock/core/lease_clock.hpp>
 #include <leaselock/core/runtime.hpp>
+#include <leaselock/testing/detail/seeded_random.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -39,7 +40,7 @@ class ManualRuntime final : public Runtime {
 public:
     /// @param seed of the random bytes. They repeat from run to run, so that two runtimes that talk to
     ///     one server need two seeds, or their tokens are the same.
-    explicit ManualRuntime(std::uint64_t seed = 1) noexcept : random_state_(seed) {}
+    explicit ManualRuntime(std::uint64_t seed = 1) noexcept : random_(seed) {}
     /// Joins what was not joined: declare it behind what its threads use.
     ~ManualRuntime();
     ManualRuntime(const ManualRuntime&) = delete;
@@ -137,7 +138,7 @@ private:
     std::vector<std::unique_ptr<Thread>> threads_;
     std::uintptr_t started_ = 0;
     std::size_t awake_ = 0; ///< threads of the runtime that are not asleep
-    std::uint64_t random_state_;
+    detail::SeededRandom random_;
     std::error_code random_error_;
     std::error_code thread_error_;
 };
@@ -194,13 +195,7 @@ inline void ManualRuntime::notify_all(Word& word) noexcept {
 inline std::error_code ManualRuntime::fill_random(std::span<std::byte> bytes) noexcept {
     const Lock lock{mutex_};
     if (random_error_) return random_error_;
-    for (std::byte& byte : bytes) { // SplitMix64, Steele, Lea and Flood 2014
-        random_state_ += 0x9e3779b97f4a7c15U;
-        std::uint64_t z = random_state_;
-        z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
-        z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
-        byte = static_cast<std::byte>((z ^ (z >> 31U)) >> 56U);
-    }
+    random_.fill(bytes);
     return {};
 }
 

@@ -105,7 +105,7 @@ struct NoMemoryTest : ::testing::Test {
     static constexpr Options options{.ttl = 3s};
 };
 
-TEST_F(NoMemoryTest, AGuardThatCannotBeMadeThrowsBeforeAnythingIsSent) {
+TEST_F(NoMemoryTest, P15AGuardThatCannotBeMadeThrowsBeforeAnythingIsSent) {
     bool thrown = false;
     {
         const Memory none{0};
@@ -139,7 +139,7 @@ TEST_F(NoMemoryTest, AGuardTakesOneAllocationAndItsVerbsTakeNone) {
     EXPECT_LE(asked_for, 2);
 }
 
-TEST_F(NoMemoryTest, ADestructorReleasesWithoutMemory) {
+TEST_F(NoMemoryTest, P15ADestructorReleasesWithoutMemory) {
     std::optional<LeaseLock<Yes>> lock{std::in_place, redis, "k", options};
     {
         const Memory none{0};
@@ -204,7 +204,7 @@ TEST_F(NoMemoryTest, KeepSaysSoWhereverMemoryEnds) {
     EXPECT_GT(needed, 0);
 }
 
-TEST_F(NoMemoryTest, RenewalAllocatesNothingAndALossIsSignalledWithoutMemory) {
+TEST_F(NoMemoryTest, P15RenewalAllocatesNothingAndALossIsSignalledWithoutMemory) {
     Yes wire{clock};
     Renewer<Yes> renewer{wire};
     LeaseLock lock{redis, "k", options};

@@ -86,15 +86,15 @@ struct ClockRateTest : LockTest {
     }
 };
 
-TEST_F(ClockRateTest, AMarginOfATenthCoversAClockThatIsATenthSlow) { // C6
+TEST_F(ClockRateTest, C6AMarginOfATenthCoversAClockThatIsATenthSlow) {
     EXPECT_EQ(overlap(1s), 0ms);
 }
 
-TEST_F(ClockRateTest, TheDefaultMarginDoesNotCoverThat) { // C6: what the margin is for
+TEST_F(ClockRateTest, C6TheDefaultMarginDoesNotCoverThat) { // what the margin is for
     EXPECT_GT(overlap(std::nullopt), 800ms);
 }
 
-TEST_F(ClockRateTest, ARenewerOnASlowClockKeepsItsLeaseAndSignalsBeforeRedisLetsGo) { // C6
+TEST_F(ClockRateTest, C6ARenewerOnASlowClockKeepsItsLeaseAndSignalsBeforeRedisLetsGo) {
     MemoryConnection slow_wire{server};
     RateConnection wire{slow_wire, slow_clock};
     Renewer<RateConnection> renewer{wire};

@@ -436,7 +436,7 @@ TEST_F(RenewerTest, ACallbackMayDestroyTheRenewer) { // P18
     EXPECT_EQ(other_lock.loss(), Loss::unkept);
 }
 
-TEST_F(RenewerTest, ASuspendedMachineWakesUpWithoutItsLeases) { // C5
+TEST_F(RenewerTest, C5ASuspendedMachineWakesUpWithoutItsLeases) {
     LeaseLock lock{redis, "k", 3s};
     renewer->keep(lock);
     const std::stop_token token = lock.stop_token();
