@@ -75,7 +75,8 @@ TEST_CASE("ClusterConnection: all verbs, on keys of all nodes, from any node") {
 TEST_CASE("B65 ClusterConnection: helper keys share the slot, or are refused before sending") {
     RedisCluster servers;
     ClusterConnection cluster{patient_url(servers)};
-    for (const std::string key : {"a", "x{y}z", "{tag}", "{}a", "a{b"}) {
+    RawClient outside = servers.client(0);
+    for (const std::string key : {"a", "x{y}z", "{tag}", "{}a", "a{b", "a}b{", "a}"}) {
         INFO(key);
         ClusterLock lock{cluster, key, fenced, std::defer_lock};
         const Outcome outcome = lock.try_acquire();
@@ -84,6 +85,12 @@ TEST_CASE("B65 ClusterConnection: helper keys share the slot, or are refused bef
             continue;
         }
         CHECK(said(outcome) == said(Answer::yes));
+        const HelperKey helper{key, helper_suffix::fence};
+        std::string name(helper.size(), ' ');
+        helper.write(name.data());
+        CHECK(servers.client_for(key).exists(name));
+        CHECK(outside.integer({"CLUSTER", "KEYSLOT", key}) ==
+              outside.integer({"CLUSTER", "KEYSLOT", name}));
         CHECK(said(lock.unlock()) == said(Answer::yes));
     }
 }
@@ -225,16 +232,16 @@ TEST_CASE(
     CHECK(target.integer(count) == 0);
 
     // until the counter has followed
-    ClusterLock patient{cluster, key, fenced, std::defer_lock};
+    ClusterLock lasting{cluster, key, fenced, std::defer_lock};
     Outcome waited;
-    std::thread worker{[&] { waited = patient.try_acquire(); }};
+    std::thread worker{[&] { waited = lasting.try_acquire(); }};
     CHECK(eventually([&] { return target.integer(count) == 1; })); // the lock
     servers.move_keys({counter}, 0, 1);
     worker.join();
     CHECK(said(waited) == said(Answer::yes));
-    CHECK(patient.fencing_token() > last);
+    CHECK(lasting.fencing_token() > last);
     servers.end_migration(slot, 0, 1);
-    CHECK(said(patient.unlock()) == said(Answer::yes));
+    CHECK(said(lasting.unlock()) == said(Answer::yes));
 }
 
 TEST_CASE("S30 ClusterConnection: slots that nobody has are told by the cluster's words") {

@@ -361,6 +361,18 @@ TEST_CASE("S30 ClusterConnection: what does not pass ends with the time, and wit
     CHECK(node.asked_for_table() <= 12); // ten a second, and the first
 }
 
+TEST_CASE("S30 ClusterConnection: nothing is tried again that could not be answered in time") {
+    FalseNode node{[](const Heard& words) -> std::string {
+        if (is_table(words)) return {};
+        std::this_thread::sleep_for(300ms);
+        return "-CLUSTERDOWN The cluster is down\r\n";
+    }};
+    ClusterConnection cluster{node.url()};
+    const Reply reply = call(cluster, set_foo, 2s);
+    CHECK(line_of(reply) == "-CLUSTERDOWN The cluster is down"); // and not unknown
+    CHECK(node.heard().size() >= 2);
+}
+
 TEST_CASE("S28 ClusterConnection: the fence is tried again, the SET before it is not") {
     std::atomic<int> fences = 0;
     FalseNode node{[&](const Heard& words) -> std::string {

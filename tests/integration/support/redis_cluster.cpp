@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <functional>
+#include <set>
 #include <stdexcept>
 
 namespace leaselock::test {
@@ -176,6 +177,16 @@ void RedisCluster::end_migration(std::uint16_t slot, std::size_t from, std::size
     for (std::size_t i = 0; i < masters_; ++i) {
         if (i != to && i != from) client(i).expect_ok(words);
     }
+    // Until all know how new that is, a next move may be taken for an older one, and undone.
+    await("the nodes agree on the epoch", [&] {
+        std::set<std::string> epochs;
+        for (std::size_t i = 0; i < masters_; ++i) {
+            const std::string info = client(i).command({"CLUSTER", "INFO"});
+            const auto at = info.find("cluster_current_epoch:");
+            epochs.insert(info.substr(at, info.find('\r', at) - at));
+        }
+        return epochs.size() == 1;
+    });
 }
 
 void RedisCluster::cancel_migration(std::uint16_t slot, std::size_t from, std::size_t to) {
