@@ -3,12 +3,18 @@
 // The sanitizers judge, and one rule: behind its destructor a guard's callbacks are silent.
 #include "kept_story.hpp"
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <random>
 #include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
 
 using namespace leaselock;
 using namespace leaselock::test;
@@ -32,8 +38,21 @@ private:
     HiredisConnection way_;
 };
 
-using SharedLock = LeaseLock<SharedWay>;
-using SharedKeeper = Renewer<SharedWay>;
+/// As one to several servers, among which the keys move about all the time: a renewer has many lanes,
+/// and its leases go from one to another.
+class RoutedWay : public SharedWay {
+public:
+    using SharedWay::SharedWay;
+    std::uint32_t lane(std::string_view key) noexcept {
+        const std::size_t asked = asked_.fetch_add(1, std::memory_order_relaxed);
+        return static_cast<std::uint32_t>(std::hash<std::string_view>{}(key) % 5 + asked / 100);
+    }
+
+private:
+    std::atomic<std::size_t> asked_{0};
+};
+
+static_assert(!RoutedConnection<SharedWay> && RoutedConnection<RoutedWay>);
 
 struct Tally {
     std::atomic<std::size_t> kept{0};
@@ -45,14 +64,15 @@ struct Tally {
 };
 
 /// A guard, and the callback of its loss. The callback stays registered when the guard has gone.
+template <class Way>
 class Holder {
 public:
-    Holder(SharedWay& way, const std::string& name, Tally& tally, bool destroys)
-        : tally_{tally}, destroys_{destroys}, lock_{std::make_unique<SharedLock>(
+    Holder(Way& way, const std::string& name, Tally& tally, bool destroys)
+        : tally_{tally}, destroys_{destroys}, lock_{std::make_unique<LeaseLock<Way>>(
                                                   way, name, Options{.ttl = 400ms, .timeout = 20s},
                                                   std::defer_lock)} {}
 
-    bool acquire(SharedKeeper& renewer) {
+    bool acquire(Renewer<Way>& renewer) {
         if (!lock_->try_acquire() || !renewer.try_keep(*lock_)) {
             return false;
         }
@@ -86,7 +106,7 @@ public:
     void move_guard() {
         const std::lock_guard guard{mutex_};
         if (lock_ != nullptr) {
-            lock_ = std::make_unique<SharedLock>(std::move(*lock_));
+            lock_ = std::make_unique<LeaseLock<Way>>(std::move(*lock_));
         }
     }
     [[nodiscard]] bool in_callback() const { return in_callback_; }
@@ -134,13 +154,14 @@ private:
     Tally& tally_;
     const bool destroys_;
     std::mutex mutex_;
-    std::unique_ptr<SharedLock> lock_;
+    std::unique_ptr<LeaseLock<Way>> lock_;
     std::atomic<bool> in_callback_{false};
     std::shared_ptr<OneLease> lease_ = std::make_shared<OneLease>();
     std::optional<std::stop_callback<Call>> callback_;
 };
 
 /// One thread, its guards, and a renewer that it replaces now and then.
+template <class Way>
 class Worker {
 public:
     Worker(const std::string& url, int who, std::size_t guards, Tally& tally,
@@ -152,7 +173,7 @@ public:
         while (!over_) {
             if (renewer_ == nullptr || roll(500) == 0) {
                 renewer_.reset(); // its leases hear of that
-                renewer_ = std::make_unique<SharedKeeper>(wire_);
+                renewer_ = std::make_unique<Renewer<Way>>(wire_);
                 ++tally_.renewers;
             }
             step(roll(holders_.size()));
@@ -178,10 +199,10 @@ private:
         }
     }
     void step(std::size_t at) {
-        std::unique_ptr<Holder>& holder = holders_[at];
+        std::unique_ptr<Holder<Way>>& holder = holders_[at];
         if (holder == nullptr) {
             const std::string name = "lock:" + std::to_string(who_) + ":" + std::to_string(at);
-            holder = std::make_unique<Holder>(way_, name, tally_, roll(3) == 0);
+            holder = std::make_unique<Holder<Way>>(way_, name, tally_, roll(3) == 0);
             if (!holder->acquire(*renewer_)) {
                 holder.reset();
             }
@@ -192,17 +213,17 @@ private:
         case 1: {
             auto& other = holders_[roll(holders_.size())];
             if (other != nullptr && &other != &holder) {
-                Holder::swap(*holder, *other);
+                Holder<Way>::swap(*holder, *other);
             }
             break;
         }
-        case 2: holder->use([](SharedLock& lock) { lock.unlock(); }); break;
-        case 3: holder->use([](SharedLock& lock) { static_cast<void>(lock.renew()); }); break;
-        case 4: holder->use([](SharedLock& lock) { static_cast<void>(lock.detach()); }); break;
+        case 2: holder->use([](LeaseLock<Way>& lock) { lock.unlock(); }); break;
+        case 3: holder->use([](LeaseLock<Way>& lock) { static_cast<void>(lock.renew()); }); break;
+        case 4: holder->use([](LeaseLock<Way>& lock) { static_cast<void>(lock.detach()); }); break;
         case 5: holder->destroy(); break;
         case 6: holder.reset(); break; // the callback first
         default:
-            holder->use([](SharedLock& lock) {
+            holder->use([](LeaseLock<Way>& lock) {
                 static_cast<void>(lock.owns_lock());
                 static_cast<void>(lock.loss());
                 static_cast<void>(lock.stop_token().stop_requested());
@@ -211,28 +232,27 @@ private:
         }
     }
 
-    SharedWay way_;
-    SharedWay wire_;
+    Way way_;
+    Way wire_;
     int who_;
     Tally& tally_;
     const std::atomic<bool>& over_;
-    std::unique_ptr<SharedKeeper> renewer_;
-    std::vector<std::unique_ptr<Holder>> holders_;
+    std::unique_ptr<Renewer<Way>> renewer_;
+    std::vector<std::unique_ptr<Holder<Way>>> holders_;
     std::minstd_rand dice_;
 };
 
-} // namespace
-
-TEST_CASE("Two hundred kept guards live through everything at once") {
+template <class Way>
+void live_through_everything() {
     constexpr int workers = 4;
     constexpr std::size_t guards = 50;
     RedisServer server;
     auto outside = server.client();
     // the main thread's own, for its children to look at
-    SharedWay way{patient_url(server)};
-    SharedWay wire{patient_url(server)};
-    auto renewer = std::make_unique<SharedKeeper>(wire);
-    std::vector<SharedLock> own;
+    Way way{patient_url(server)};
+    Way wire{patient_url(server)};
+    auto renewer = std::make_unique<Renewer<Way>>(wire);
+    std::vector<LeaseLock<Way>> own;
     for (int i = 0; i < 8; ++i) {
         own.emplace_back(way, "lock:own:" + std::to_string(i), Options{.ttl = 60s, .timeout = 20s},
                          std::defer_lock);
@@ -246,10 +266,11 @@ TEST_CASE("Two hundred kept guards live through everything at once") {
     std::size_t inert = 0;
     std::size_t deleted = 0;
     {
-        std::vector<std::unique_ptr<Worker>> crew;
+        std::vector<std::unique_ptr<Worker<Way>>> crew;
         std::vector<std::unique_ptr<Beside>> threads;
         for (int who = 0; who < workers; ++who) {
-            crew.push_back(std::make_unique<Worker>(patient_url(server), who, guards, tally, over));
+            crew.push_back(
+                std::make_unique<Worker<Way>>(patient_url(server), who, guards, tally, over));
             threads.push_back(
                 std::make_unique<Beside>([worker = crew.back().get()] { worker->run(); }));
         }
@@ -264,7 +285,7 @@ TEST_CASE("Two hundred kept guards live through everything at once") {
             if (dice() % 16 == 0) {
                 ++forks;
                 ChildProcess child{[&] {
-                    for (SharedLock& lock : own) {
+                    for (LeaseLock<Way>& lock : own) {
                         if (lock.owns_lock() || !lock.stop_token().stop_requested() ||
                             lock.unlock().cause != errc::other_process) {
                             return 1;
@@ -293,8 +314,18 @@ TEST_CASE("Two hundred kept guards live through everything at once") {
     CHECK(tally.renewers >= workers);
     CHECK(deleted > 0);
     CHECK(forks > 0);
-    for (SharedLock& lock : own) {
+    for (LeaseLock<Way>& lock : own) {
         CHECK(lock.owns_lock());
         CHECK(said(lock.unlock()) == said(Answer::yes));
     }
+}
+
+} // namespace
+
+TEST_CASE("Two hundred kept guards live through everything at once") {
+    live_through_everything<SharedWay>();
+}
+
+TEST_CASE("Two hundred kept guards live through everything while their keys move about") {
+    live_through_everything<RoutedWay>();
 }

@@ -21,8 +21,10 @@ inline namespace LEASELOCK_ABI {
 ///
 /// One renewer serves one lease or a hundred thousand, over one connection: one of its own, or one
 /// that may be shared by threads. It has two threads from the first `keep` on, one that renews and one
-/// that watches; where stop callbacks take long, more join them, 32 at most. A failed renewal is not a
-/// loss: it is tried again inside the lease.
+/// that watches; where stop callbacks take long, more join them, 32 at most. Over a connection that
+/// tells several servers apart (`RoutedConnection`) there is one that renews for each, 16 at most, so
+/// that a slow or dead server starves no lease on another; where such a thread cannot be had, a lease
+/// shares one that there is. A failed renewal is not a loss: it is tried again inside the lease.
 ///
 /// A renewer that is destroyed first sets the stop tokens of what it still keeps, with `Loss::unkept`.
 /// In a forked child it is inert, and so are its leases. It outlives neither its connection nor the

@@ -7,7 +7,9 @@
 #include <leaselock/redis/reply.hpp>
 
 #include <concepts>
+#include <cstdint>
 #include <span>
+#include <string_view>
 
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
@@ -46,6 +48,22 @@ concept SplitConnection = Connection<C> &&
 /// A connection that any number of threads may use at once; it says so by `is_shareable`.
 template <class C>
 concept SharedConnection = Connection<C> && static_cast<bool>(C::is_shareable);
+
+// clang-format off
+
+/// A shared connection to several servers, as to a cluster, that knows which key lives on which.
+///
+/// `lane` numbers the server on which the key lives, as far as is known: equal numbers, one server. It
+/// may say something else later, for keys move; a command is routed by its key whatever it said. Who
+/// uses it, as a renewer does, keeps servers apart so that a silent one holds up no other. It never
+/// blocks, and any thread may call it, also one that holds a mutex. Source: design, "Losing a lease".
+template <class C>
+concept RoutedConnection = SharedConnection<C> && requires(C& c, std::string_view key) {
+    { c.lane(key) }
+    noexcept->std::same_as<std::uint32_t>;
+};
+
+// clang-format on
 
 } // namespace LEASELOCK_ABI
 } // namespace leaselock

@@ -98,6 +98,14 @@ struct Yes {
     friend Runtime& runtime_of(const Yes& yes) noexcept { return yes.runtime; }
 };
 
+/// As many servers as there are last letters of keys.
+struct RoutedYes : Yes {
+    std::atomic<bool> one_server{false};
+    std::uint32_t lane(std::string_view key) noexcept {
+        return one_server ? 'a' : static_cast<unsigned char>(key.back());
+    }
+};
+
 struct NoMemoryTest : ::testing::Test {
     ManualRuntime clock;
     Yes redis{clock};
@@ -202,6 +210,56 @@ TEST_F(NoMemoryTest, KeepSaysSoWhereverMemoryEnds) {
         EXPECT_TRUE(lock.unlock()) << needed;
     }
     EXPECT_GT(needed, 0);
+}
+
+TEST_F(NoMemoryTest, WhereNoLaneCanBeHadALeaseIsKeptInOneThatThereIs) {
+    long needed = 0;
+    for (bool short_of_it = true; short_of_it; needed += short_of_it ? 1 : 0) {
+        ASSERT_LT(needed, 100);
+        RoutedYes server{{clock}};
+        RoutedYes wire{{clock}};
+        Renewer<RoutedYes> renewer{wire};
+        LeaseLock first{server, "1a", options};
+        LeaseLock second{server, "2a", options};
+        LeaseLock third{server, "3a", options};
+        for (LeaseLock<RoutedYes>* lock : {&first, &second, &third}) renewer.keep(*lock);
+        clock.settle();
+        LeaseLock lock{server, "1b", options};
+        const std::stop_token told = lock.stop_token();
+        Outcome outcome;
+        {
+            const Memory some{needed};
+            outcome = renewer.try_keep(lock);
+            short_of_it = some.asked_for() > needed;
+        }
+        EXPECT_TRUE(outcome) << needed;
+        clock.advance(10s);
+        EXPECT_TRUE(lock.owns_lock()) << needed;
+        EXPECT_FALSE(told.stop_requested()) << needed;
+    }
+    EXPECT_GT(needed, 5) << "a lane, its four heaps, and a thread";
+}
+
+TEST_F(NoMemoryTest, ALeaseThatCannotFollowItsKeyIsRenewedWhereItIs) {
+    RoutedYes wire{{clock}};
+    Renewer<RoutedYes> renewer{wire};
+    LeaseLock here{wire, "a", options};
+    LeaseLock there{wire, "b", options};
+    renewer.keep(here);
+    renewer.keep(there);
+    clock.advance(10s);
+    long asked_for = 0;
+    {
+        const Memory none{0};
+        wire.one_server = true;
+        clock.advance(10s);
+        asked_for = none.asked_for();
+    }
+    EXPECT_GT(asked_for, 0);
+    EXPECT_TRUE(here.owns_lock());
+    EXPECT_TRUE(there.owns_lock());
+    clock.advance(10s);
+    EXPECT_TRUE(there.owns_lock());
 }
 
 TEST_F(NoMemoryTest, P15RenewalAllocatesNothingAndALossIsSignalledWithoutMemory) {

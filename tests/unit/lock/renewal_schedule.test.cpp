@@ -56,6 +56,21 @@ TEST_F(ScheduleTest, TakesWhatIsDueTheEarliestDeadlineFirst) {
     EXPECT_TRUE(take(zero + 2s).empty()) << "those are with the caller";
 }
 
+TEST_F(ScheduleTest, LinesUpWhatIsDueAndNoMore) {
+    std::array<RenewalNode, 3> node{};
+    add(node[0], 3s, zero + 1s, zero + 3s);
+    add(node[1], 3s, zero, zero + 2s);
+    add(node[2], 3s, zero + 2s, zero + 1s);
+    EXPECT_TRUE(schedule.ready().empty());
+    schedule.line_up(zero + 1s);
+    EXPECT_THAT(schedule.ready(), ::testing::ElementsAre(&node[1], &node[0]));
+    EXPECT_EQ(schedule.next_batch(), Deadline::min());
+    schedule.remove(node[1]);
+    EXPECT_THAT(take(zero + 1s), ::testing::ElementsAre(&node[0]));
+    EXPECT_TRUE(schedule.ready().empty());
+    EXPECT_EQ(schedule.next_batch(), zero + 2s);
+}
+
 TEST_F(ScheduleTest, ABatchHasSixtyFourAtMost) {
     std::vector<RenewalNode> nodes(100);
     for (std::size_t i = 0; i < nodes.size(); ++i) {

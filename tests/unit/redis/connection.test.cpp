@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 
 namespace {
 
@@ -13,6 +15,7 @@ using leaselock::Command;
 using leaselock::Connection;
 using leaselock::Deadline;
 using leaselock::Reply;
+using leaselock::RoutedConnection;
 using leaselock::SharedConnection;
 using leaselock::SplitConnection;
 
@@ -45,6 +48,18 @@ struct Shared : Plain {
 struct Unshared : Plain {
     static constexpr bool is_shareable = false;
 };
+struct Routed : Shared {
+    std::uint32_t lane(std::string_view) noexcept { return 0; }
+};
+struct RoutedAlone : Unshared {
+    std::uint32_t lane(std::string_view) noexcept { return 0; }
+};
+struct ThrowingRoutes : Shared {
+    std::uint32_t lane(std::string_view) { return 0; }
+};
+struct NamedRoutes : Shared {
+    std::string_view lane(std::string_view key) noexcept { return key; }
+};
 struct SharedNothing {
     static constexpr bool is_shareable = true;
 };
@@ -64,6 +79,12 @@ static_assert(SharedConnection<Shared>);
 static_assert(!SharedConnection<Plain>);
 static_assert(!SharedConnection<Unshared>);
 static_assert(!SharedConnection<SharedNothing>);
+
+static_assert(RoutedConnection<Routed>);
+static_assert(!RoutedConnection<Shared>);
+static_assert(!RoutedConnection<RoutedAlone>);
+static_assert(!RoutedConnection<ThrowingRoutes>);
+static_assert(!RoutedConnection<NamedRoutes>);
 
 using leaselock::testing::MemoryConnection;
 static_assert(SplitConnection<MemoryConnection> && SharedConnection<MemoryConnection>);

@@ -191,6 +191,7 @@ public:
 
     Signal signal = Signal::none;
     bool signal_tells = false; ///< the observer has not heard of the loss
+    std::uint8_t lane = 0;     ///< that renews it
     LeaseRecord* next_signal = nullptr;
 
 private:

@@ -164,6 +164,18 @@ public:
         return ready_.empty() ? waiting_.first() : Deadline::min();
     }
 
+    /// Makes ready what is due. A little early is as good, and lets leases that came one after another
+    /// share a write.
+    void line_up(Deadline now) noexcept {
+        while (!waiting_.empty() && waiting_.first() <= later(now, grace_of(waiting_.top()))) {
+            RenewalNode& node = waiting_.top();
+            waiting_.remove(node);
+            ready_.push(node);
+        }
+    }
+    /// What is ready, roughly in the order of deadlines.
+    [[nodiscard]] std::span<RenewalNode* const> ready() const noexcept { return ready_.nodes(); }
+
     /// Takes the next batch out: what is due, the earliest deadline first.
     ///
     /// It may take as long as the most hurried of its leases allows, and not so long that a lease
@@ -173,12 +185,7 @@ public:
     /// @return its size
     std::size_t take(Deadline now, std::chrono::nanoseconds answer_time,
                      std::span<RenewalNode*, batch_limit> batch, Deadline& by) noexcept {
-        // A little early is as good, and lets leases that came one after another share a write.
-        while (!waiting_.empty() && waiting_.first() <= later(now, grace_of(waiting_.top()))) {
-            RenewalNode& node = waiting_.top();
-            waiting_.remove(node);
-            ready_.push(node);
-        }
+        line_up(now);
         std::chrono::nanoseconds longest = std::chrono::nanoseconds::max();
         std::size_t size = 0;
         while (size < batch.size() && !ready_.empty()) {

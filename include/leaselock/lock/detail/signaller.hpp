@@ -7,11 +7,10 @@
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/core/runtime.hpp>
 #include <leaselock/lock/detail/lease_record.hpp>
+#include <leaselock/lock/detail/wake_word.hpp>
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <mutex>
 #include <thread>
 
@@ -31,7 +30,7 @@ public:
     /// For so long a callback may hold up the signals behind it; then another thread goes on with them.
     static constexpr std::chrono::milliseconds patience{5};
 
-    explicit Signaller(Runtime& runtime) noexcept : runtime_(runtime) {}
+    explicit Signaller(Runtime& runtime) noexcept : runtime_(runtime), done_(runtime) {}
 
     void queue(LeaseRecord& record, bool tells) noexcept {
         if (record.signal != Signal::none) return;
@@ -61,12 +60,7 @@ public:
             take_out(record);
             return signal(record, lock);
         }
-        while (is_running(record) && !is_inside_a_callback()) {
-            const std::uint32_t seen = done_.load(std::memory_order_acquire);
-            lock.unlock();
-            (void)runtime_.wait_until(done_, seen, Deadline::max());
-            lock.lock();
-        }
+        while (is_running(record) && !is_inside_a_callback()) done_.rest(Deadline::max(), lock);
     }
 
     /// Tells the observer of a record, where `settle` can wait for it.
@@ -107,8 +101,7 @@ private:
         Running** at = &running_;
         while (*at != &self) at = &(*at)->next;
         *at = self.next;
-        done_.fetch_add(1, std::memory_order_release);
-        runtime_.notify_all(done_);
+        done_.wake();
     }
     [[nodiscard]] bool is_running(const LeaseRecord& record) const noexcept {
         for (const Running* at = running_; at != nullptr; at = at->next) {
@@ -140,7 +133,7 @@ private:
     Running* running_ = nullptr;
     std::size_t signals_ = 0; ///< of those
     Deadline overdue_at_{};
-    std::atomic<std::uint32_t> done_{0};
+    WakeWord done_;
 };
 
 } // namespace detail

@@ -4,6 +4,7 @@
 #include <leaselock/core/config.hpp>
 #include <leaselock/core/runtime.hpp>
 
+#include <cstddef>
 #include <mutex>
 #include <new>
 #include <system_error>
@@ -25,6 +26,7 @@ public:
     struct Worker {
         Owner* owner;
         Loop loop;
+        std::size_t part = 0; ///< of the owner, that its loop is about
         ThreadHandle handle{};
         std::thread::id thread{};
         bool alone = false; ///< nobody joins it: it ends, and deletes this, by itself
@@ -34,8 +36,8 @@ public:
     explicit Workers(Runtime& runtime) noexcept : runtime_(runtime) {}
 
     /// To be called with the owner's mutex held: the thread waits for it before it looks at anything.
-    [[nodiscard]] std::error_code start(Owner& owner, Loop loop) noexcept {
-        auto* const worker = new (std::nothrow) Worker{&owner, loop};
+    [[nodiscard]] std::error_code start(Owner& owner, Loop loop, std::size_t part) noexcept {
+        auto* const worker = new (std::nothrow) Worker{&owner, loop, part};
         if (worker == nullptr) return std::make_error_code(std::errc::not_enough_memory);
         if (const auto error = runtime_.start_thread(worker->handle, &Workers::run, worker)) {
             delete worker;
