@@ -289,52 +289,6 @@ TEST_CASE("S16 ClusterConnection: user and password hold for every node") {
     }
 }
 
-TEST_CASE(
-    "S17 ClusterConnection: each permission for a cluster is needed, and enough with a lock's") {
-    RedisCluster servers;
-    const std::string key = servers.key_on(0, "lock:acl");
-    const std::uint16_t slot = hash_slot(key);
-    const std::vector<std::string> lock_rules{"resetchannels", "-@all",   "~lock:*",  "~{lock:*",
-                                              "+set",          "+eval",   "+evalsha", "+getex",
-                                              "+del",          "+pexpire"};
-    const auto set_user = [&](const std::vector<std::string>& more) {
-        for (std::size_t i = 0; i < servers.masters(); ++i) {
-            std::vector<std::string> words{"ACL", "SETUSER", "worker", "reset", "on", ">pass"};
-            words.insert(words.end(), lock_rules.begin(), lock_rules.end());
-            words.insert(words.end(), more.begin(), more.end());
-            servers.client(i).expect_ok(words);
-        }
-    };
-    const std::string url =
-        "redis://worker:pass@127.0.0.1:" + std::to_string(servers.master(0).port()) +
-        "?connect_timeout=20s";
-    servers.begin_migration(slot, 0, 1); // so that the key is asked for
-    set_user({"+cluster|slots", "+asking"});
-    {
-        ClusterConnection cluster{url};
-        ClusterLock lock{cluster, key, patient};
-        CHECK(lock.owns_lock());
-        CHECK(said(lock.renew()) == said(Answer::yes));
-        CHECK(said(lock.unlock()) == said(Answer::yes));
-    }
-    set_user({"+cluster|slots"});
-    {
-        ClusterConnection cluster{url};
-        ClusterLock lock{cluster, key, patient, std::defer_lock};
-        const Outcome outcome = lock.try_acquire();
-        CHECK(said(outcome) == said(Answer::refused, errc::no_permission));
-        CHECK(has(words_of(outcome), "'asking'"));
-    }
-    set_user({"+asking"});
-    {
-        ClusterConnection cluster{url};
-        ClusterLock lock{cluster, key, patient, std::defer_lock};
-        const Outcome outcome = lock.try_acquire();
-        CHECK(said(outcome) == said(Answer::refused, errc::no_permission));
-        CHECK(has(words_of(outcome), "'cluster"));
-    }
-}
-
 TEST_CASE("P4 ClusterConnection: in a forked child it sends nothing") {
     RedisCluster servers;
     ClusterConnection cluster{patient_url(servers)};

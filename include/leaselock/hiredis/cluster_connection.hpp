@@ -190,7 +190,7 @@ inline void ClusterConnection::call(std::span<const Command> commands, std::span
     }
 }
 
-static_assert(SharedConnection<ClusterConnection>);
+static_assert(RoutedConnection<ClusterConnection>);
 
 } // namespace LEASELOCK_ABI
 } // namespace leaselock

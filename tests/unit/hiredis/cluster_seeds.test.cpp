@@ -15,7 +15,7 @@ namespace {
 
 using detail::check_seeds;
 
-static_assert(SharedConnection<ClusterConnection>);
+static_assert(RoutedConnection<ClusterConnection>);
 static_assert(!std::is_move_constructible_v<ClusterConnection>);
 
 std::vector<Endpoint> endpoints(const std::vector<std::string_view>& urls) {
