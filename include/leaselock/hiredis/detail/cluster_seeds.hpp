@@ -32,7 +32,7 @@ namespace detail {
     };
     if (seeds.empty()) return flaw("seeds: at least one");
     for (const Endpoint& seed : seeds) {
-        if (const Outcome outcome = seed.check(); !outcome) return outcome;
+        if (Outcome outcome = seed.check(); !outcome) return outcome;
         if (seed.is_unix())
             return flaw("seeds: no unix socket, nodes name each other by host and port");
         if (seed.resolver != nullptr)
