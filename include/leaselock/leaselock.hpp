@@ -7,6 +7,7 @@
 
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/hiredis/borrowed_hiredis_connection.hpp>
+#include <leaselock/hiredis/cluster_connection.hpp>
 #include <leaselock/hiredis/endpoint.hpp>
 #include <leaselock/hiredis/hiredis_connection.hpp>
 #include <leaselock/hiredis/multiplexed_connection.hpp>

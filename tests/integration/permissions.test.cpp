@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What a user of the server must be permitted: exactly what the README says, no more and no less.
 #include "story.hpp"
+#include "support/redis_cluster.hpp"
 
 #include <algorithm>
 #include <fstream>
@@ -292,4 +293,29 @@ TEST_CASE("S17: where EVALSHA is forbidden the scripts are sent as text, and tha
     CHECK(said(lock.unlock()) == said(Answer::yes));
     CHECK(proxy.traffic().names() == std::vector<std::string>{"EVAL", "EVAL"});
     CHECK_FALSE(outside.exists(key));
+}
+
+TEST_CASE(
+    "S17 ClusterConnection: the README's permissions are enough, and each of them is needed") {
+    RedisCluster servers;
+    const std::string on_its_way = servers.key_on(0, "lock:acl");
+    servers.begin_migration(hash_slot(on_its_way), 0, 1); // so that the key is asked for
+    const auto try_with = [&](const Rules& rules) {
+        for (std::size_t i = 0; i < servers.masters(); ++i) {
+            servers.client(i).expect_ok(Rules{"ACL", "SETUSER", "worker", "reset", "on", ">pass"} +
+                                        rules);
+        }
+        ClusterConnection cluster{
+            "redis://worker:pass@127.0.0.1:" + std::to_string(servers.master(0).port()) +
+            "?connect_timeout=20s"};
+        LeaseLock lock{cluster, on_its_way, patient, std::defer_lock};
+        Outcome outcome = lock.try_acquire();
+        if (outcome) outcome = lock.renew();
+        if (outcome) outcome = lock.unlock();
+        return outcome;
+    };
+    const Rules rules = rules_for("lock") + rules_for("cluster");
+    CHECK(said(try_with(rules)) == said(Answer::yes));
+    check_denied(try_with(without(rules, "+asking")), "'asking'");
+    check_denied(try_with(without(rules, "+cluster|slots")), "'cluster");
 }

@@ -30,6 +30,7 @@ static_assert(
 static_assert(!std::is_constructible_v<leaselock::HiredisConnection, const char*>);
 static_assert(!std::is_constructible_v<leaselock::Tls, leaselock::TlsOptions>);
 static_assert(!std::is_default_constructible_v<leaselock::Tls>);
+static_assert(!std::is_constructible_v<leaselock::ClusterConnection, const char*>);
 
 namespace {
 
@@ -66,6 +67,9 @@ void over_hiredis() {
     leaselock::HiredisConnection redis{endpoint}; // nobody listens there
     leaselock::LeaseLock lock{redis, "key", 10s, std::defer_lock};
     expect(lock.try_acquire().answer == Answer::unsent, "without a server nothing is sent");
+    leaselock::ClusterConnection cluster{{&endpoint, 1}};
+    leaselock::LeaseLock clustered{cluster, "key", 10s, std::defer_lock};
+    expect(clustered.try_acquire().answer == Answer::unsent, "without a cluster nothing is sent");
 }
 
 void through_sentinel() {

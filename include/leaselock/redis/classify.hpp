@@ -57,6 +57,7 @@ inline constexpr RefusalRow refusal_rows[] = {
     {"ERR DB index is out of range", errc::invalid_argument},
     {"ERR invalid DB index", errc::invalid_argument},
     {"ERR SELECT is not allowed in cluster mode", errc::invalid_argument},
+    {"ERR This instance has cluster support disabled", errc::no_cluster},
     {"ERR invalid password", errc::wrong_password},
     {"ERR AUTH <password> called without any password configured", errc::wrong_password},
     {"ERR Client sent AUTH, but no password is set", errc::wrong_password},

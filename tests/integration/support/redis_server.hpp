@@ -40,6 +40,7 @@ public:
     [[nodiscard]] std::string unix_path() const { return folder_ / "redis.sock"; }
     [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
     [[nodiscard]] pid_t pid();
+    [[nodiscard]] bool running() { return process_ && process_->running(); }
     [[nodiscard]] RawClient client() const {
         return tls_ ? RawClient{unix_path(), password_} : RawClient{port(), password_};
     }

@@ -33,6 +33,7 @@ constexpr Line refusals[] = {
     {"TRYAGAIN Multiple keys request during rehashing of slot", errc::try_again},
     {"CLUSTERDOWN The cluster is down", errc::cluster_down},
     {"CLUSTERDOWN Hash slot not served", errc::cluster_down},
+    {"ERR This instance has cluster support disabled", errc::no_cluster},
     {"CROSSSLOT Keys in request don't hash to the same slot", errc::cross_slot},
     {"LOADING Redis is loading the dataset in memory", errc::loading},
     {"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
