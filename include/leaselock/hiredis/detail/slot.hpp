@@ -199,7 +199,7 @@ public:
 
     /// Waits until the slot is done, or is to lead, or until `by`.
     void await(Slot& slot, Deadline by, Runtime& runtime) noexcept {
-        if (patience_.is_worth_a_try() && stay_awake(slot, runtime)) return;
+        if (patience_.is_worth_a_try() && stay_awake(slot, by, runtime)) return;
         Slot::State awake = Slot::waiting;
         if (!slot.state.compare_exchange_strong(awake, Slot::asleep, std::memory_order_acq_rel))
             return;
@@ -228,8 +228,9 @@ public:
     }
 
 private:
-    [[nodiscard]] bool stay_awake(const Slot& slot, Runtime& runtime) noexcept {
+    [[nodiscard]] bool stay_awake(const Slot& slot, Deadline by, Runtime& runtime) noexcept {
         const Deadline start = runtime.now();
+        if (later(start, Patience::too_long) >= by) return false; // it could cost the deadline
         LeaseClock::duration took{};
         bool waits = true;
         for (int i = 0; waits && i < Patience::yields && took < Patience::too_long; ++i) {
