@@ -7,6 +7,7 @@
 #include <leaselock/core/lease_clock.hpp>
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/core/runtime.hpp>
+#include <leaselock/hiredis/detail/exchange.hpp>
 #include <leaselock/hiredis/detail/reply_decoder.hpp>
 #include <leaselock/hiredis/detail/slot.hpp>
 #include <leaselock/hiredis/detail/slot_queue.hpp>
