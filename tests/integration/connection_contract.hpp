@@ -487,7 +487,7 @@ void n16_too_many_clients_behind_a_proxy(const M& make) {
     FalseServer server{
         std::vector<std::string>{"-ERR max number of clients reached\r\n", "+OK\r\n"}};
     const auto c = make(server.url());
-    const auto replies = call_all(*c, {{"SET", "k", "v"}, {"SET", "l", "v"}, {"PING"}}, 100ms);
+    const auto replies = call_all(*c, {{"SET", "k", "v"}, {"SET", "l", "v"}, {"PING"}}, 500ms);
     CHECK(line_of(replies[0]) == "-ERR max number of clients reached");
     CHECK(line_of(replies[1]) == "+OK");
     CHECK(line_of(replies[2]) == "unknown");

@@ -1,13 +1,25 @@
 // SPDX-License-Identifier: MIT
 #include "connection_contract.hpp"
 
+#include <leaselock/hiredis/detail/secure_layer.hpp>
+#include <leaselock/hiredis/detail/socket.hpp>
 #include <leaselock/hiredis/multiplexed_connection.hpp>
 #include <leaselock/lock/lease_lock.hpp>
 #include <leaselock/lock/renewer.hpp>
 
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -25,6 +37,112 @@ static_assert(!std::is_move_constructible_v<MultiplexedConnection>);
 const auto make = [](const std::string& url) {
     return std::make_unique<MultiplexedConnection>(url, system_runtime(), 500ms);
 };
+
+using SplitCall = MultiplexedConnection::Call;
+
+/// A command in two halves, with all that has to live as long.
+struct Half {
+    Half(MultiplexedConnection& over, Words all, std::chrono::milliseconds timeout)
+        : connection{over}, words{std::move(all)} {
+        over.begin(call, {&command, 1}, {&reply, 1}, in(timeout));
+    }
+    std::string finish() {
+        connection.finish(call);
+        return line_of(reply);
+    }
+
+    MultiplexedConnection& connection;
+    Words words;
+    Command command{words, {}};
+    Reply reply;
+    SplitCall call;
+};
+
+/// A layer that behaves like TLS, without its secrets: it holds on to what it was given to send, and to
+/// what it has received.
+class Layer final : public detail::SecureLayer {
+public:
+    struct Seen {
+        std::atomic<bool> stuck{false}; ///< it takes bytes, and lets none out
+        std::atomic<int> misuses{0};    ///< two threads at once, or other bytes behind `again`
+    };
+
+    Layer(int socket, Seen& seen) : socket_{socket}, seen_{seen} {}
+
+    Handshake shake_hands() noexcept override { return Handshake::done; }
+    detail::Io send(std::string_view bytes) noexcept override {
+        const Inside inside{*this};
+        if (held_.empty()) {
+            held_ = bytes.substr(0, 16'384);
+            return {};
+        }
+        if (!bytes.starts_with(held_)) ++seen_.misuses;
+        if (seen_.stuck) return {};
+        const detail::Io io = detail::send_some(socket_, held_);
+        if (io.state != detail::IoState::moved) return io;
+        if (io.bytes != held_.size()) ++seen_.misuses; // not in these stories
+        held_.clear();
+        return io;
+    }
+    detail::Io receive(std::span<char> room) noexcept override {
+        const Inside inside{*this};
+        if (hoard_.empty()) {
+            std::array<char, 16'384> chunk{};
+            const detail::Io io = detail::receive_some(socket_, chunk);
+            if (io.state != detail::IoState::moved) return io;
+            hoard_.assign(chunk.data(), io.bytes);
+        }
+        const std::size_t size = std::min({room.size(), hoard_.size(), std::size_t{3}});
+        hoard_.copy(room.data(), size);
+        hoard_.erase(0, size);
+        return {detail::IoState::moved, size};
+    }
+    bool is_silent() noexcept override {
+        const Inside inside{*this};
+        return hoard_.empty() && detail::is_silent(socket_);
+    }
+    short events() const noexcept override { return held_.empty() || seen_.stuck ? 0 : POLLOUT; }
+    std::error_code error() const noexcept override {
+        return std::make_error_code(std::errc::connection_reset);
+    }
+    std::string_view complaint() const noexcept override { return {}; }
+
+private:
+    struct Inside {
+        explicit Inside(Layer& of) : layer{of} {
+            if (layer.inside_.exchange(true)) ++layer.seen_.misuses;
+        }
+        Inside(const Inside&) = delete;
+        Inside& operator=(const Inside&) = delete;
+        ~Inside() { layer.inside_ = false; }
+        Layer& layer;
+    };
+
+    int socket_;
+    Seen& seen_;
+    std::string held_;
+    std::string hoard_;
+    std::atomic<bool> inside_{false};
+};
+
+class Layers final : public TransportSecurity {
+public:
+    explicit Layers(Layer::Seen& seen) : seen_{seen} {}
+    std::unique_ptr<detail::SecureLayer> secure(int socket, std::string_view,
+                                                std::error_code&) const noexcept override {
+        return std::make_unique<Layer>(socket, seen_);
+    }
+
+private:
+    Layer::Seen& seen_;
+};
+
+Endpoint layered(const RedisServer& server, Layer::Seen& seen) {
+    Endpoint endpoint = Endpoint::from_url(server.url());
+    endpoint.tls = true;
+    endpoint.security = std::make_shared<Layers>(seen);
+    return endpoint;
+}
 
 } // namespace
 
@@ -312,4 +430,270 @@ TEST_CASE("N2 MultiplexedConnection: a connect that was left behind is no reason
     std::this_thread::sleep_for(400ms);
     const Reply later = call(c, {"PING"});
     CHECK(line_of(later) == "+PONG");
+}
+
+// Many threads: who leads, and for how long
+
+TEST_CASE("MultiplexedConnection: a leader does no more than its own call needs") {
+    std::atomic<bool> returned = false;
+    std::atomic<bool> in_time = false;
+    FalseServer server{[&](FalseServer::Peer& peer) {
+        (void)peer.expect_command();
+        peer.pause(50ms); // the others come meanwhile
+        peer.send("+first\r\n");
+        for (int i = 0; i < 3; ++i) (void)peer.expect_command();
+        // The others are not answered before the first has its answer: should it wait for theirs, it
+        // waits for ever.
+        in_time = eventually([&] { return returned.load(); });
+        peer.send("+x\r\n+x\r\n+x\r\n");
+        peer.wait_for_close();
+    }};
+    MultiplexedConnection c{server.url(), system_runtime(), 60s};
+    Reply first;
+    std::thread leader{[&] {
+        first = call(c, {"PING"}, 60s);
+        returned = true;
+    }};
+    REQUIRE(eventually([&] { return server.received().size() > 10; }));
+    std::vector<std::thread> others;
+    std::atomic<int> answered = 0;
+    for (int i = 0; i < 3; ++i) {
+        others.emplace_back([&] {
+            if (line_of(call(c, {"ECHO", "x"}, 60s)) == "+x") ++answered;
+        });
+    }
+    leader.join();
+    for (auto& thread : others) thread.join();
+    CHECK(line_of(first) == "+first");
+    CHECK(in_time);
+    CHECK(answered == 3);
+}
+
+TEST_CASE("MultiplexedConnection: nobody is overtaken by more than the batches ahead") {
+    constexpr int threads = 24;
+    const RedisServer server;
+    MultiplexedConnection c{server.url()};
+    REQUIRE(line_of(call(c, {"PING"})) == "+PONG");
+    // Long enough that a batch takes two of them: there are always some that wait for the next.
+    const std::string padding(40'000, 'x');
+    const Words count{"EVAL", "return redis.call('incr','n')", "0", padding};
+    std::atomic<long long> served = 0; // the latest answer that anybody has seen
+    std::atomic<long long> longest = 0;
+    std::atomic<int> wrong = 0;
+    std::vector<std::thread> all;
+    for (int t = 0; t < threads; ++t) {
+        all.emplace_back([&] {
+            const auto raise = [](std::atomic<long long>& to, long long value) {
+                long long now = to;
+                while (now < value && !to.compare_exchange_weak(now, value)) {
+                }
+            };
+            for (int i = 0; i < 50; ++i) {
+                Half half{c, count, 60s};
+                const long long before = served; // it has come in by now
+                half.finish();
+                if (half.reply.kind != Reply::integer) ++wrong;
+                raise(longest, half.reply.number - before);
+                raise(served, half.reply.number);
+            }
+        });
+    }
+    for (auto& thread : all) thread.join();
+    CHECK(wrong == 0);
+    // Each of the others has a call ahead at most, and one whose answer it has not told yet.
+    CHECK(longest <= 2 * threads);
+    CHECK(longest > 1); // or they were not there at the same time
+}
+
+// Calls in two halves
+
+TEST_CASE("MultiplexedConnection: calls to many servers, finished behind a silent one") {
+    RedisServer silent;
+    const RedisServer good;
+    const RedisServer other;
+    const auto a = make(silent.url());
+    const auto b = make(good.url());
+    const auto c = make(other.url());
+    SECTION("on open streams") {
+        for (auto* const open : {a.get(), b.get(), c.get()}) {
+            REQUIRE(line_of(call(*open, {"PING"})) == "+PONG");
+        }
+    }
+    SECTION("on new ones") {}
+    silent.stop_process();
+    const Stopwatch watch;
+    Half first{*a, {"SET", "k", "1"}, 400ms};
+    Half second{*b, {"SET", "k", "2"}, 400ms};
+    Half third{*c, {"SET", "k", "3"}, 400ms};
+    CHECK(watch.elapsed() < 300ms); // begin does not wait
+    CHECK(first.finish() == "unknown");
+    CHECK(first.reply.cause == errc::timed_out);
+    CHECK(watch.elapsed() >= 399ms);
+    CHECK(second.finish() == "+OK"); // behind its deadline
+    CHECK(third.finish() == "+OK");
+    CHECK(watch.elapsed() < 400ms + slack);
+    CHECK(good.client().get("k") == "2");
+    silent.continue_process();
+    CHECK(line_of(call(*b, {"GET", "k"})) == "$2");
+    CHECK(line_of(call(*c, {"GET", "k"})) == "$3");
+}
+
+TEST_CASE(
+    "MultiplexedConnection: an answer that came in time is there, however late it is asked for") {
+    const RedisServer server;
+    MultiplexedConnection c{server.url(), system_runtime(), 50ms};
+    REQUIRE(line_of(call(c, {"PING"})) == "+PONG");
+    Half half{c, {"ECHO", "early"}, 50ms};
+    std::this_thread::sleep_for(200ms); // longer than its time, and than the stream may be silent
+    CHECK(half.finish() == "$early");
+    CHECK(half.finish() == "$early"); // once is enough, twice does no harm
+}
+
+TEST_CASE("MultiplexedConnection: split calls that are given up answer nobody else") {
+    const RedisServer server;
+    const auto c = make(server.url());
+    const Reply before = call(*c, {"CLIENT", "ID"});
+    { const Half left{*c, {"INCR", "n"}, 10s}; }
+    CHECK(line_of(call(*c, {"ECHO", "mine"})) == "$mine");
+    Half half{*c, {"INCR", "n"}, 10s};
+    Reply again;
+    const Words words{"ECHO", "again"};
+    const Command command{words, {}};
+    c->begin(half.call, {&command, 1}, {&again, 1}, in(10s));
+    c->finish(half.call);
+    CHECK(line_of(again) == "$again");
+    CHECK(line_of(call(*c, {"GET", "n"})) == "$2"); // they had gone out
+    CHECK(call(*c, {"CLIENT", "ID"}).number == before.number);
+    Half late{*c, {"INCR", "n"}, -1ms};
+    CHECK(late.finish() == "unknown");
+    SplitCall unused;
+    c->finish(unused);
+}
+
+TEST_CASE("MultiplexedConnection: split calls and others of many threads share the stream") {
+    const RedisServer server;
+    MultiplexedConnection c{server.url()};
+    std::atomic<int> wrong = 0;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 8; ++t) {
+        threads.emplace_back([&, t] {
+            for (int i = 0; i < 200; ++i) {
+                const std::string text = std::to_string(t * 1000 + i);
+                if (t % 2 == 0) {
+                    if (line_of(call(c, {"ECHO", text}, 60s)) != "$" + text) ++wrong;
+                    continue;
+                }
+                Half one{c, {"ECHO", text}, 60s};
+                Half two{c, {"ECHO", "x"}, 60s};
+                if (i % 3 == 0) continue; // given up
+                if (two.finish() != "$x") ++wrong;
+                if (one.finish() != "$" + text) ++wrong;
+            }
+        });
+    }
+    for (auto& thread : threads) thread.join();
+    CHECK(wrong == 0);
+    CHECK(server.client().client_ids().size() == 1);
+}
+
+TEST_CASE("P4 MultiplexedConnection: a split call is its own process's") {
+    const RedisServer server;
+    const auto c = make(server.url());
+    REQUIRE(line_of(call(*c, {"PING"})) == "+PONG");
+    Half half{*c, {"ECHO", "parent"}, 10s};
+    ChildProcess child{[&] {
+        const Half fresh{*c, {"ECHO", "child"}, 10s};
+        if (line_of(fresh.reply) != "unsent") return 1;
+        return half.finish() == "unknown" ? 0 : 2;
+    }};
+    CHECK(child.wait() == ProcessEnd{.code = 0});
+    CHECK(half.finish() == "$parent");
+}
+
+// A server that is no master any more
+
+TEST_CASE("S11 MultiplexedConnection: a demoted server's stream is left") {
+    const RedisServer master;
+    const RedisServer server;
+    const auto c = make(server.url());
+    const Reply before = call(*c, {"CLIENT", "ID"});
+    server.client().expect_ok({"REPLICAOF", "127.0.0.1", std::to_string(master.port())});
+    const Reply reply = call(*c, {"SET", "k", "v"});
+    CHECK(cause_of(reply.text.view()) == errc::read_only);
+    CHECK(eventually([&] { return server.client().client_ids().count(before.number) == 0; }));
+    const Reply after = call(*c, {"CLIENT", "ID"});
+    REQUIRE(after.kind == Reply::integer);
+    CHECK(after.number != before.number);
+}
+
+TEST_CASE("S11 MultiplexedConnection: behind a READONLY nothing new goes out on the stream") {
+    std::atomic<int> connections = 0;
+    FalseServer server{[&](FalseServer::Peer& peer) {
+        if (++connections == 1) {
+            for (int i = 0; i < 2; ++i) (void)peer.expect_command();
+            peer.send("-READONLY You can't write against a read only replica.\r\n");
+            peer.pause(100ms); // the other call comes meanwhile
+            peer.send("+la");  // a round in which it could be written
+            peer.pause(100ms);
+            peer.send("st\r\n");
+            (void)peer.expect_command(); // there is none
+            peer.send("+wrong stream\r\n");
+        } else {
+            (void)peer.expect_command();
+            peer.send("+new stream\r\n");
+        }
+        peer.wait_for_close();
+    }};
+    MultiplexedConnection c{server.url(), system_runtime(), 20s};
+    std::vector<Reply> replies;
+    std::thread first{[&] { replies = call_all(c, {{"SET", "k", "v"}, {"PING"}}, 20s); }};
+    REQUIRE(eventually([&] { return server.received().find("PING") != std::string::npos; }));
+    std::this_thread::sleep_for(20ms); // the error has come
+    const Reply other = call(c, {"ECHO", "x"}, 20s);
+    first.join();
+    CHECK(cause_of(replies[0].text.view()) == errc::read_only);
+    CHECK(line_of(replies[1]) == "+last");
+    CHECK(line_of(other) == "+new stream");
+}
+
+// Streams with a layer of their own
+
+TEST_CASE("MultiplexedConnection: what a secure layer holds back is not forgotten") {
+    const RedisServer server;
+    Layer::Seen seen;
+    MultiplexedConnection c{layered(server, seen), system_runtime(), 20s};
+    const auto replies =
+        call_all(c, {{"SET", "k", "v"}, {"GET", "k"}, {"ECHO", "a longer text"}}, 20s);
+    CHECK(line_of(replies[0]) == "+OK");
+    CHECK(line_of(replies[1]) == "$v");
+    CHECK(line_of(replies[2]) == "$a longer text");
+    std::atomic<int> wrong = 0;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 8; ++t) {
+        threads.emplace_back([&, t] {
+            for (int i = 0; i < 100; ++i) {
+                const std::string text = std::to_string(t * 1000 + i);
+                if (i % 10 == 0) (void)call(c, {"INCR", "posted"}, -1ms);
+                if (line_of(call(c, {"ECHO", text}, 60s)) != "$" + text) ++wrong;
+            }
+        });
+    }
+    for (auto& thread : threads) thread.join();
+    CHECK(wrong == 0);
+    CHECK(seen.misuses == 0);
+    CHECK(server.client().client_ids().size() == 1);
+}
+
+TEST_CASE("MultiplexedConnection: what a secure layer has taken will go out, and is unknown") {
+    const RedisServer server;
+    Layer::Seen seen;
+    MultiplexedConnection c{layered(server, seen), system_runtime(), 20s};
+    REQUIRE(line_of(call(c, {"PING"})) == "+PONG");
+    seen.stuck = true;
+    CHECK(line_of(call(c, {"SET", "k", "v"}, 100ms)) == "unknown");
+    CHECK(line_of(call(c, {"SET", "j", "v"}, 100ms)) != "+OK");
+    seen.stuck = false;
+    CHECK(line_of(call(c, {"GET", "k"}, 20s)) == "$v");
+    CHECK(seen.misuses == 0);
+    CHECK(server.client().client_ids().size() == 1);
 }

@@ -44,6 +44,9 @@ public:
     /// Wakes all that wait on `word`; to be called behind its change.
     virtual void notify_all(const std::atomic<std::uint32_t>& word) noexcept = 0;
 
+    /// Lets other threads run that could. A hint: doing nothing is right, too.
+    virtual void yield() noexcept {}
+
     /// Fills `bytes` from a source that nobody can predict or repeat, or says why it cannot.
     [[nodiscard]] virtual std::error_code fill_random(std::span<std::byte> bytes) noexcept = 0;
 
@@ -84,6 +87,8 @@ public:
     void notify_all(const std::atomic<std::uint32_t>& word) noexcept override {
         detail::futex_wake_all(word);
     }
+
+    void yield() noexcept override { detail::yield_processor(); }
 
     [[nodiscard]] std::error_code fill_random(std::span<std::byte> bytes) noexcept override {
         return detail::fill_random(bytes.data(), bytes.size());

@@ -14,6 +14,7 @@
 #include <csignal>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
@@ -57,6 +58,9 @@ inline void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t old
 inline void futex_wake_all(const std::atomic<std::uint32_t>& word) noexcept {
     (void)::syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
+
+/// Lets other threads run that could, and goes on at once where there are none.
+inline void yield_processor() noexcept { (void)::sched_yield(); }
 
 /// Random bytes from the kernel; never blocks, has no fallback.
 inline std::error_code fill_random(std::byte* bytes, std::size_t size) noexcept {

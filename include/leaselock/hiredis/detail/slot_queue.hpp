@@ -3,12 +3,13 @@
 
 #include <leaselock/core/config.hpp>
 #include <leaselock/core/error.hpp>
-#include <leaselock/core/lease_clock.hpp>
-#include <leaselock/hiredis/detail/exchange.hpp>
 #include <leaselock/hiredis/detail/resp_writer.hpp>
+#include <leaselock/hiredis/detail/slot.hpp>
+#include <leaselock/hiredis/detail/stream.hpp>
 #include <leaselock/redis/command.hpp>
 #include <leaselock/redis/reply.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -23,62 +24,28 @@ namespace leaselock {
 inline namespace LEASELOCK_ABI {
 namespace detail {
 
-/// A call that shares a stream with others; it lives on its caller's stack.
-struct Slot {
-    enum State : std::uint32_t {
-        waiting,
-        leading, ///< its thread is to do the work for all
-        done,    ///< its replies are in place; from then on nobody else may touch it
-    };
-
-    std::span<const Command> commands;
-    std::span<Reply> replies;
-    std::size_t answered = 0;
-    std::uint64_t begin = 0; ///< where its bytes begin in all that goes out on the stream
-    bool concluded = false;  ///< all verdicts are there, and `done` is about to be said
-    Slot* next = nullptr;
-    std::atomic<std::uint32_t> state{waiting};
-};
-
-/// The calls on one stream: those that wait to be written, those that wait for their replies, in
-/// order, and those that can be told. Pure bookkeeping, under its owner's mutex.
+/// The calls on one stream: those that wait to be written, and those that wait for their replies, in
+/// order. Pure bookkeeping, under its owner's mutex.
 class SlotQueue {
 public:
-    /// A list of slots by their own links.
-    struct List {
-        Slot* first = nullptr;
-        Slot* last = nullptr;
+    /// Takes in those who have come.
+    void add_from(Entrance& entrance) noexcept { entrance.take(pending_); }
+    [[nodiscard]] bool has_pending() const noexcept { return pending_.first != nullptr; }
 
-        void push(Slot& slot) noexcept {
-            slot.next = nullptr;
-            (last != nullptr ? last->next : first) = &slot;
-            last = &slot;
-        }
-        Slot* pop() noexcept {
-            Slot* const slot = first;
-            if (slot != nullptr) first = slot->next;
-            if (first == nullptr) last = nullptr;
-            return slot;
-        }
-        bool remove(const Slot& slot) noexcept {
-            Slot* before = nullptr;
-            for (Slot* at = first; at != nullptr; before = at, at = at->next) {
-                if (at != &slot) continue;
-                (before != nullptr ? before->next : first) = at->next;
-                if (last == at) last = before;
-                return true;
-            }
-            return false;
-        }
-    };
+    /// Whether nothing is in flight; and whether nothing is pending, either.
+    [[nodiscard]] bool is_idle() const noexcept { return head_ == in_flight_.size(); }
+    [[nodiscard]] bool is_empty() const noexcept { return !has_pending() && is_idle(); }
 
-    void enter(Slot& slot) noexcept { pending_.push(slot); }
-
-    [[nodiscard]] bool idle() const noexcept { return head_ == in_flight_.size(); }
+    /// Whether the server owes a reply: to a command of which at least a byte has gone out.
+    [[nodiscard]] bool owed() const noexcept {
+        return !is_idle() && in_flight_[head_].begin < base_ + sent_;
+    }
     /// Whether the kernel has not taken all that is written.
     [[nodiscard]] bool has_output() const noexcept { return sent_ < out_.size(); }
     [[nodiscard]] std::string_view output() const noexcept { return out_.view().substr(sent_); }
     void mark_sent(std::size_t bytes) noexcept { sent_ += bytes; }
+    /// What is written will go out, though it has not been sent: the stream holds on to it.
+    void commit_output() noexcept { committed_ = base_ + out_.size(); }
 
     /// Writes what waits, up to a limit that keeps the batches behind it from waiting for long.
     void write_pending() noexcept {
@@ -101,7 +68,7 @@ public:
 
     /// Where the next reply belongs; null when none is waited for.
     [[nodiscard]] Reply* expected() noexcept {
-        if (idle()) return nullptr;
+        if (is_idle()) return nullptr;
         Slot* const slot = in_flight_[head_].slot;
         if (slot == nullptr || slot->answered >= slot->replies.size()) return &surplus_;
         return &slot->replies[slot->answered];
@@ -121,25 +88,21 @@ public:
 
     /// Takes a call out whose caller waits no longer, and gives its verdicts. What has gone out goes its
     /// way, and its replies are dropped when they come; of the rest nothing is sent any more.
-    /// @return false: it is concluded
-    [[nodiscard]] bool abandon(Slot& slot, const Failure& failure) noexcept {
-        if (slot.concluded) return false;
-        if (pending_.remove(slot)) {
-            verdicts(slot, failure, 0);
-            return true;
+    void abandon(Slot& slot, const Failure& failure) noexcept {
+        if (slot.is_done()) return;
+        if (!slot.written) {
+            (void)pending_.remove(slot);
+            return verdicts(slot, failure, 0);
         }
-        verdicts(slot, failure, base_ + sent_);
+        verdicts(slot, failure, gone());
         for (std::size_t i = head_; i < in_flight_.size(); ++i) {
-            if (in_flight_[i].slot != &slot) continue;
-            withdraw(i);
-            break;
+            if (in_flight_[i].slot == &slot) return withdraw(i);
         }
-        return true;
     }
     /// The stream has fallen: all that was written gets its verdicts, or, where the server turned the
     /// connection away without reading anything, its words.
     void fall(const Failure& failure, bool by_server) noexcept {
-        const std::uint64_t sent = base_ + sent_;
+        const std::uint64_t sent = gone();
         for (const Entry& entry : flying()) {
             if (entry.slot == nullptr) continue;
             if (by_server) {
@@ -151,7 +114,7 @@ public:
         }
         in_flight_.clear();
         head_ = 0;
-        base_ = sent_ = 0;
+        base_ = sent_ = committed_ = 0;
         out_.clear();
     }
     /// There is no stream to be had: all that waits is unsent, or refused by the server's own words.
@@ -165,14 +128,26 @@ public:
         }
     }
 
-    /// The slots that are concluded; whoever takes them has to tell each that it is done.
-    [[nodiscard]] List take_concluded() noexcept { return std::exchange(concluded_, List{}); }
-    /// A call that waits, the oldest first.
-    [[nodiscard]] Slot* oldest() const noexcept {
-        for (std::size_t i = head_; i < in_flight_.size(); ++i) {
-            if (in_flight_[i].slot != nullptr) return in_flight_[i].slot;
-        }
-        return pending_.first;
+    /// Who is to be told, of all that became done since the last time.
+    [[nodiscard]] Bells::Set take_bells() noexcept { return std::exchange(bells_, 0); }
+    /// Makes a call lead whose thread waits, if there is any: the oldest, or the oldest that can be woken
+    /// alone.
+    /// @param awake whether threads need not be woken, most likely
+    [[nodiscard]] bool appoint(bool awake) noexcept {
+        Slot* best = nullptr;
+        const auto is_best = [&](Slot* slot) {
+            if (slot == nullptr || !slot->attended) return false;
+            const bool sleeps = slot->state.load(std::memory_order_relaxed) == Slot::asleep;
+            const bool good = awake || (sleeps && slot->bell == 0);
+            if (best == nullptr || good) best = slot;
+            return good;
+        };
+        std::size_t i = head_;
+        while (i < in_flight_.size() && !is_best(in_flight_[i].slot)) ++i;
+        Slot* slot = i == in_flight_.size() ? pending_.first : nullptr;
+        while (slot != nullptr && !is_best(slot)) slot = slot->next;
+        if (best != nullptr) bells_ |= Bells::change(*best, Slot::leading);
+        return best != nullptr;
     }
 
 private:
@@ -196,10 +171,20 @@ private:
 #else
         in_flight_.push_back({slot, commands.size(), begin});
 #endif
-        if (slot != nullptr) slot->begin = begin;
-        if (out_.append(commands)) return true;
-        in_flight_.pop_back();
-        return false;
+        if (!out_.append(commands)) {
+            in_flight_.pop_back();
+            return false;
+        }
+        if (slot != nullptr) {
+            slot->begin = begin;
+            slot->written = true;
+        }
+        return true;
+    }
+
+    /// The end of what has gone out, or surely will.
+    [[nodiscard]] std::uint64_t gone() const noexcept {
+        return std::max(base_ + sent_, committed_);
     }
 
     /// Whether the command that is to be answered next has gone out, wholly or, where that is enough, in
@@ -221,7 +206,7 @@ private:
         in_flight_[at].slot = nullptr;
         std::uint64_t begin = slot.begin;
         std::size_t kept = 0;
-        for (; kept < slot.commands.size() && begin < base_ + sent_; ++kept) {
+        for (; kept < slot.commands.size() && begin < gone(); ++kept) {
             begin += RespWriter::size_of(slot.commands[kept]);
         }
         std::size_t bytes = 0;
@@ -245,7 +230,7 @@ private:
     }
     void drop_front() noexcept {
         ++head_;
-        if (idle()) {
+        if (is_idle()) {
             in_flight_.clear();
             head_ = 0;
         } else if (head_ == compact_at) {
@@ -278,19 +263,18 @@ private:
         verdicts(slot, failure, 0);
         finish(slot);
     }
-    void finish(Slot& slot) noexcept {
-        slot.concluded = true;
-        concluded_.push(slot);
-    }
+    /// From here on the slot is its caller's.
+    void finish(Slot& slot) noexcept { bells_ |= Bells::change(slot, Slot::done); }
 
-    List pending_;
-    List concluded_;
+    SlotList pending_;
+    Bells::Set bells_ = 0;
     std::vector<Entry> in_flight_; ///< from `head_` on
     std::size_t head_ = 0;
     RespWriter out_;
-    std::size_t sent_ = 0;   ///< of `out_`
-    std::uint64_t base_ = 0; ///< what went out on the stream ahead of `out_`
-    Reply surplus_;          ///< takes what nobody waits for
+    std::size_t sent_ = 0;        ///< of `out_`
+    std::uint64_t base_ = 0;      ///< what went out on the stream ahead of `out_`
+    std::uint64_t committed_ = 0; ///< see `commit_output`
+    Reply surplus_;               ///< takes what nobody waits for
 };
 
 } // namespace detail
