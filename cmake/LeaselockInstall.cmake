@@ -16,6 +16,12 @@ if(LEASELOCK_HIREDIS)
   install(FILES "${CMAKE_CURRENT_LIST_DIR}/FindLeaselockHiredis.cmake" DESTINATION "${package_dir}")
 endif()
 
+if(TARGET leaselock_tls)
+  install(TARGETS leaselock_tls EXPORT leaselock_tls FILE_SET HEADERS)
+  install(EXPORT leaselock_tls NAMESPACE leaselock:: DESTINATION "${package_dir}"
+    FILE leaselock-tls.cmake)
+endif()
+
 configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/leaselock-config.cmake.in"
   leaselock-config.cmake INSTALL_DESTINATION "${package_dir}"
   NO_SET_AND_CHECK_MACRO)

@@ -58,6 +58,7 @@ need_for_tests() {
     need libgtest-dev have_header gtest/gtest.h
     need libgmock-dev have_header gmock/gmock.h
     need catch2 have_catch2
+    need libssl-dev have_header openssl/ssl.h
     need redis-tools have redis-cli # the A/B experiment speaks through redis-cli
     need spin have spin             # tests/model
 }

@@ -11,6 +11,8 @@
 #include <leaselock/hiredis/endpoint.hpp>
 #include <leaselock/hiredis/hiredis_connection.hpp>
 #include <leaselock/hiredis/multiplexed_connection.hpp>
+#include <leaselock/hiredis/sentinel.hpp>
+#include <leaselock/hiredis/sentinel_connection.hpp>
 #include <leaselock/lock/inspect.hpp>
 #include <leaselock/lock/lease.hpp>
 #include <leaselock/lock/lease_lock.hpp>

@@ -306,6 +306,45 @@ TEST_CASE("B05 MultiplexedConnection: the ghost's deletion goes out behind it") 
     CHECK_FALSE(server.client().exists("k"));
 }
 
+TEST_CASE("B05 MultiplexedConnection: a deletion confirmed on the same stream is proof") {
+    RedisServer server;
+    MultiplexedConnection c{server.url(), system_runtime(), 60s};
+    REQUIRE(line_of(call(c, {"PING"})) == "+PONG");
+    CHECK(c.stream_number() == 1);
+    LeaseLock lock{c, "k", {.ttl = 60s, .timeout = 1s}, std::defer_lock};
+    // The SET takes a second, and so does the clean-up.
+    const auto attempt = [&](std::chrono::milliseconds stopped) {
+        server.stop_process();
+        std::thread later{[&] {
+            std::this_thread::sleep_for(stopped);
+            server.continue_process();
+        }};
+        const Outcome outcome = lock.try_acquire();
+        later.join();
+        CHECK_FALSE(lock.owns_lock());
+        return outcome.answer;
+    };
+    SECTION("answered") {
+        // on a slow machine the clean-up may go unanswered, too, and nothing is proven
+        CHECK(eventually([&] { return attempt(1'400ms) == Answer::refused; }));
+        CHECK_FALSE(server.client().exists("k"));
+    }
+    SECTION("unanswered") { CHECK(attempt(3s) == Answer::unknown); }
+    CHECK(c.stream_number() == 1);
+}
+
+TEST_CASE("B05 MultiplexedConnection: on another stream a deletion proves nothing") {
+    RedisServer server;
+    FaultProxy proxy{server.port()};
+    MultiplexedConnection c{proxy.url(), system_runtime(), 60s};
+    REQUIRE(line_of(call(c, {"PING"})) == "+PONG");
+    proxy.on_command("SET", Fault::cut_reply);
+    LeaseLock lock{c, "k", {.ttl = 60s, .timeout = 20s}, std::defer_lock};
+    CHECK(lock.try_acquire().answer == Answer::unknown);
+    CHECK_FALSE(server.client().exists("k"));
+    CHECK(c.stream_number() == 2);
+}
+
 TEST_CASE("P4 MultiplexedConnection: in a forked child it sends nothing") {
     const RedisServer server;
     const auto c = make(server.url());
@@ -430,6 +469,23 @@ TEST_CASE("N2 MultiplexedConnection: a connect that was left behind is no reason
     std::this_thread::sleep_for(400ms);
     const Reply later = call(c, {"PING"});
     CHECK(line_of(later) == "+PONG");
+}
+
+TEST_CASE("N14 MultiplexedConnection: a stream that takes bytes is not silent") {
+    constexpr std::size_t count = 5;
+    FalseServer server{[&](FalseServer::Peer& peer) {
+        for (std::size_t i = 0; i < count; ++i) {
+            (void)peer.expect_command();
+            peer.pause(1s); // all together longer than it may be silent
+        }
+        for (std::size_t i = 0; i < count; ++i) peer.send("+OK\r\n");
+        peer.wait_for_close();
+    }};
+    MultiplexedConnection c{server.url(), system_runtime(), 3s};
+    const std::string big(12'000'000, 'x'); // beyond what any socket buffer takes at once
+    for (const Reply& reply : call_all(c, std::vector<Words>(count, {"SET", "k", big}), 60s)) {
+        CHECK(line_of(reply) == "+OK");
+    }
 }
 
 // Many threads: who leads, and for how long

@@ -61,11 +61,11 @@ std::map<std::string, Rules> readme_rules() {
     return found;
 }
 
-const Rules& rules_for(const std::string& name) {
+const Rules& rules_for(const char* name) {
     static const auto all = readme_rules();
     const auto found = all.find(name);
     if (found == all.end()) {
-        throw std::runtime_error("no permissions for '" + name + "' in the README");
+        throw std::runtime_error("no permissions for '" + std::string{name} + "' in the README");
     }
     return found->second;
 }
@@ -243,6 +243,24 @@ TEST_CASE("S17: another database than 0 takes the README's permission for connec
     HiredisConnection redis{server.url("/3")};
     Lock lock{redis, key, patient, std::defer_lock};
     check_denied(lock.try_acquire(), "'select'");
+    CHECK_FALSE(server.outside.exists(key));
+}
+
+TEST_CASE("S17: to verify a master takes the README's permission for Sentinel") {
+    const auto through = [](const GuardedServer& server) {
+        return Endpoint::from_url(server.url());
+    };
+    {
+        GuardedServer server{rules_for("lock") + rules_for("Sentinel")};
+        SentinelConnection redis{nullptr, through(server)};
+        LeaseLock lock{redis, key, patient, std::defer_lock};
+        REQUIRE(said(lock.try_acquire()) == said(Answer::yes));
+        CHECK(said(lock.unlock()) == said(Answer::yes));
+    }
+    GuardedServer server{rules_for("lock")};
+    SentinelConnection redis{nullptr, through(server)};
+    LeaseLock lock{redis, key, patient, std::defer_lock};
+    check_denied(lock.try_acquire(), "'info'");
     CHECK_FALSE(server.outside.exists(key));
 }
 

@@ -2,6 +2,7 @@
 // What a renewer does for its leases, and what the holder hears when one is lost.
 #include "kept_story.hpp"
 
+#include <algorithm>
 #include <condition_variable>
 #include <filesystem>
 #include <functional>

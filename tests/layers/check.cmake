@@ -2,6 +2,7 @@
 #
 # The rooms of the design, section 5: arrows point down only, the three on one floor never include
 # one another, detail/ is private to its room, no circles, and hiredis is known to hiredis/ alone.
+# OpenSSL is known to the headers of leaselock::tls alone, and no other header includes one of them.
 cmake_minimum_required(VERSION 3.25)
 
 set(floor_core 0)
@@ -10,6 +11,8 @@ set(floor_lock 2)
 set(floor_hiredis 2)
 set(floor_testing 2)
 set(floor_top 3) # leaselock.hpp
+
+set(tls_header "^leaselock/hiredis/(detail/)?tls[._]") # as in CMakeLists.txt
 
 set(problems "")
 
@@ -60,6 +63,12 @@ foreach(header IN LISTS headers)
 
     if(target MATCHES "^hiredis/" AND NOT room STREQUAL "hiredis")
       problem("${header}: hiredis outside its room: ${target}")
+    endif()
+    if(target MATCHES "^openssl/" AND NOT header MATCHES "${tls_header}")
+      problem("${header}: OpenSSL outside TLS: ${target}")
+    endif()
+    if(target MATCHES "${tls_header}" AND NOT header MATCHES "${tls_header}")
+      problem("${header}: TLS is included by those who want it: ${target}")
     endif()
     if(NOT target MATCHES "^leaselock/")
       continue()

@@ -36,6 +36,13 @@ tree(every_arrow_down "good"
   lock/e.hpp "#include <leaselock/core/a.hpp>"
   testing/f.hpp "#include <leaselock/redis/c.hpp>"
   leaselock.hpp "#include <leaselock/lock/e.hpp>\n#include <leaselock/hiredis/d.hpp>")
+tree(tls_apart "good"
+  hiredis/tls.hpp "#include <leaselock/hiredis/detail/tls_a.hpp>"
+  hiredis/detail/tls_a.hpp "#include <openssl/ssl.h>")
+tree(tls_for_everybody "hiredis/a.hpp: TLS is included by those who want it: leaselock/hiredis/tls.hpp"
+  hiredis/a.hpp "#include <leaselock/hiredis/tls.hpp>" hiredis/tls.hpp "")
+tree(openssl_outside "hiredis/a.hpp: OpenSSL outside TLS: openssl/ssl.h"
+  hiredis/a.hpp "#include <openssl/ssl.h>")
 tree(upward "core/a.hpp: upward include: leaselock/redis/c.hpp"
   core/a.hpp "#include <leaselock/redis/c.hpp>" redis/c.hpp "")
 tree(upward_to_the_top "lock/e.hpp: upward include: leaselock/leaselock.hpp"

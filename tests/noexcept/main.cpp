@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Compiled with -fno-exceptions -fno-rtti: the verbs that do not throw do the whole job.
+#include <leaselock/hiredis/tls.hpp>
 #include <leaselock/leaselock.hpp>
 #include <leaselock/testing/manual_runtime.hpp>
 #include <leaselock/testing/memory_connection.hpp>
@@ -7,9 +8,11 @@
 
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <mutex>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 using namespace std::chrono_literals;
 using leaselock::Answer;
@@ -25,6 +28,8 @@ static_assert(!CanThrow<Guard>);
 static_assert(
     !std::is_constructible_v<Guard, MemoryConnection&, std::string_view, std::chrono::seconds>);
 static_assert(!std::is_constructible_v<leaselock::HiredisConnection, const char*>);
+static_assert(!std::is_constructible_v<leaselock::Tls, leaselock::TlsOptions>);
+static_assert(!std::is_default_constructible_v<leaselock::Tls>);
 static_assert(!std::is_constructible_v<leaselock::ClusterConnection, const char*>);
 
 namespace {
@@ -67,10 +72,35 @@ void over_hiredis() {
     expect(clustered.try_acquire().answer == Answer::unsent, "without a cluster nothing is sent");
 }
 
+void through_sentinel() {
+    leaselock::Endpoint nobody;
+    nobody.port = 1;
+    const auto sentinel =
+        std::make_shared<leaselock::Sentinel>(std::vector<leaselock::Endpoint>{nobody}, "mymaster");
+    leaselock::SentinelConnection redis{sentinel};
+    leaselock::LeaseLock lock{redis, "key", {.ttl = 10s, .timeout = 50ms}, std::defer_lock};
+    expect(lock.try_acquire().answer == Answer::unsent, "without a sentinel nothing is sent");
+}
+
+void over_tls() {
+    leaselock::Endpoint endpoint;
+    expect(bool{leaselock::Endpoint::parse("rediss://127.0.0.1:1", endpoint)}, "rediss:// parses");
+    expect(!endpoint.check(), "it needs security");
+    expect(!leaselock::Tls::load({.ca_file = "/does/not/exist"}, endpoint.security),
+           "a file that is not there is an error");
+    expect(endpoint.security == nullptr, "and sets nothing");
+    expect(bool{leaselock::Tls::load({}, endpoint.security)}, "the system's authorities do");
+    leaselock::HiredisConnection redis{endpoint}; // nobody listens there
+    leaselock::LeaseLock lock{redis, "key", 10s, std::defer_lock};
+    expect(lock.try_acquire().cause == leaselock::condition::unreachable, "and it tries");
+}
+
 } // namespace
 
 int main() {
     in_memory();
     over_hiredis();
+    through_sentinel();
+    over_tls();
     return failures == 0 ? 0 : 1;
 }

@@ -41,6 +41,7 @@ enum class errc : int {
     no_address,
     insecure,
     not_master,
+    no_such_master,
     // the server's error replies
     moved,
     ask,
@@ -111,8 +112,9 @@ inline constexpr ErrorRow error_rows[] = {
     {errc::connection_lost, condition::unreachable, "connection lost"},
     {errc::protocol_error, condition::unusable, "not a Redis reply"},
     {errc::no_address, condition::unreachable, "host name not resolved"},
-    {errc::insecure, condition::denied, "the server could not be authenticated by TLS"},
+    {errc::insecure, condition::denied, "authentication by TLS failed"},
     {errc::not_master, condition::not_ready, "server is no master"},
+    {errc::no_such_master, condition::misuse, "no master of this name"},
     {errc::moved, condition::not_ready, "slot lives on another node"},
     {errc::ask, condition::not_ready, "slot is in migration"},
     {errc::try_again, condition::not_ready, "keys are in migration"},

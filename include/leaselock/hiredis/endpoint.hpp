@@ -54,7 +54,8 @@ struct Endpoint {
     std::shared_ptr<Resolver> resolver{};
     bool must_be_master = false; ///< each connect makes sure, by INFO; a replica is not used
     bool tls = false;            ///< `rediss://`: never without, whatever the server says
-    /// How: `leaselock::Tls` sets it. Without it an endpoint that wants TLS is refused.
+    /// How: from `leaselock::Tls`. `tls` and `security` go together: with one of them alone, an endpoint
+    /// is refused.
     std::shared_ptr<const TransportSecurity> security{};
 
     /// Reads a URL: `redis://[[user]:password@]host[:port][/db][?parameters]`, `valkey://` alike,
@@ -110,6 +111,13 @@ namespace detail {
     return ::inet_pton(AF_INET6, text.data(), &binary) == 1;
 }
 
+/// Whether somebody may be asked to connect there.
+[[nodiscard]] inline bool is_address(const ServerAddress& server) noexcept {
+    const std::string_view host = server.host.view();
+    return server.port != 0 && !server.host.truncated() &&
+           (is_host_name(host) || is_ipv6_address(host));
+}
+
 inline constexpr std::string_view bad_host =
     "host: 1 to 253 letters, digits, '-', '.' or '_', or an IPv6 address";
 inline constexpr std::string_view bad_path = "path of the unix socket: absolute, 2 to 107 bytes";
@@ -122,6 +130,8 @@ inline constexpr std::string_view bad_name =
     "client_name: 1 to 64 printable ASCII characters without a space";
 inline constexpr std::string_view no_security =
     "TLS (rediss://) needs leaselock::Tls, in leaselock/hiredis/tls.hpp, target leaselock::tls";
+inline constexpr std::string_view plain_text =
+    "security is set, and the URL is one without TLS: rediss://host:port has it";
 
 [[nodiscard]] inline bool is_client_name(std::string_view name) noexcept {
     return name.size() <= Endpoint::max_client_name_size &&
@@ -131,6 +141,7 @@ inline constexpr std::string_view no_security =
 /// What is wrong with an endpoint's fields, or empty.
 [[nodiscard]] inline std::string_view complaint_about(const Endpoint& e) noexcept {
     if (e.is_unix()) {
+        if (e.resolver != nullptr) return "resolver: it names hosts, there can be no unix socket";
         if (e.unix_path.front() != '/' || e.unix_path.size() < 2 ||
             e.unix_path.size() > Endpoint::max_unix_path_size ||
             e.unix_path.find('\0') != std::string::npos) {
@@ -298,6 +309,7 @@ inline Outcome Endpoint::parse(std::string_view url, Endpoint& result) {
 inline Outcome Endpoint::check() const noexcept {
     std::string_view complaint = detail::complaint_about(*this);
     if (complaint.empty() && tls && security == nullptr) complaint = detail::no_security;
+    if (complaint.empty() && !tls && security != nullptr) complaint = detail::plain_text;
     return detail::endpoint_outcome(complaint);
 }
 

@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -83,6 +84,11 @@ public:
     /// Waits until the replies are in place, or until the deadline of `begin`. Even behind it, what has
     /// come already is read: the calls of many servers can be finished one behind the other.
     void finish(Call& call) noexcept;
+
+    /// Counts its streams. Calls between which it has not changed went over one stream, in their order:
+    /// so a confirmed deletion proves that the SET before it cannot run any more. Source: design, "The
+    /// wire", ghosts.
+    [[nodiscard]] std::uint64_t stream_number() const noexcept { return work_.stream_number(); }
 
     /// What the server cannot do; forgotten at each connect, for it may be another one by then.
     [[nodiscard]] Dialect& dialect() noexcept { return work_.dialect(); }

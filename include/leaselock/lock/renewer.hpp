@@ -8,6 +8,7 @@
 #include <leaselock/lock/lease_lock.hpp>
 #include <leaselock/redis/connection.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <mutex>
 #include <new>

@@ -65,5 +65,20 @@ concept RoutedConnection = SharedConnection<C> && requires(C& c, std::string_vie
 
 // clang-format on
 
+namespace detail {
+
+/// `c.stream_number()`, of a connection that counts its streams: calls between which it has not changed
+/// went over one stream, in their order. 0 where a connection does not tell.
+template <class C>
+[[nodiscard]] std::uint64_t find_stream_number(const C& connection) noexcept {
+    if constexpr (requires { connection.stream_number(); }) {
+        return connection.stream_number();
+    } else {
+        return 0;
+    }
+}
+
+} // namespace detail
+
 } // namespace LEASELOCK_ABI
 } // namespace leaselock

@@ -48,11 +48,6 @@ std::string find_program() {
     throw std::runtime_error("no redis-server or valkey-server in PATH, and REDIS_SERVER not set");
 }
 
-const std::string& program() {
-    static const std::string found = find_program();
-    return found;
-}
-
 std::string ask_version() {
     const auto path = fs::temp_directory_path() / "leaselock-version-XXXXXX";
     std::string name = path;
@@ -60,7 +55,7 @@ std::string ask_version() {
     if (!file) {
         system_failure("cannot make " + name);
     }
-    Process asked{spawn({program(), "--version"}, file.get())};
+    Process asked{spawn({RedisServer::program(), "--version"}, file.get())};
     static_cast<void>(asked.wait(std::chrono::seconds{10}));
     std::ifstream answer{name};
     std::string line;
@@ -82,9 +77,10 @@ fs::path make_folder() {
 
 } // namespace
 
-RedisServer::RedisServer(std::vector<std::string> arguments, std::string password)
-    : arguments_{std::move(arguments)}, password_{std::move(password)}, folder_{make_folder()},
-      owner_{getpid()} {
+RedisServer::RedisServer(std::vector<std::string> arguments, std::string password,
+                         std::optional<ServerTls> tls)
+    : arguments_{std::move(arguments)}, password_{std::move(password)}, tls_{std::move(tls)},
+      folder_{make_folder()}, owner_{getpid()} {
     constexpr int tries = 20;
     for (int attempt = 1;; ++attempt) {
         port_.emplace();
@@ -124,7 +120,7 @@ void RedisServer::start() {
                                   "--bind",
                                   "127.0.0.1",
                                   "--port",
-                                  std::to_string(port()),
+                                  tls_ ? "0" : std::to_string(port()),
                                   "--unixsocket",
                                   unix_path(),
                                   "--dir",
@@ -136,6 +132,14 @@ void RedisServer::start() {
     }
     if (!password_.empty()) {
         argv.insert(argv.end(), {"--requirepass", password_});
+    }
+    if (tls_) {
+        const std::string& authority = tls_->client_authority_file;
+        argv.insert(argv.end(),
+                    {"--tls-port", std::to_string(port()), "--tls-cert-file",
+                     tls_->certificate_file, "--tls-key-file", tls_->key_file, "--tls-auth-clients",
+                     authority.empty() ? "no" : "yes", "--tls-ca-cert-file",
+                     authority.empty() ? tls_->certificate_file : authority});
     }
     argv.insert(argv.end(), arguments_.begin(), arguments_.end());
     const auto log_path = folder_ / "server.log";
@@ -171,8 +175,8 @@ void RedisServer::await_answer() {
 }
 
 std::string RedisServer::url() const {
-    return "redis://" + (password_.empty() ? "" : ":" + password_ + "@") +
-           "127.0.0.1:" + std::to_string(port());
+    return std::string{tls_ ? "rediss://" : "redis://"} +
+           (password_.empty() ? "" : ":" + password_ + "@") + "127.0.0.1:" + std::to_string(port());
 }
 
 Process& RedisServer::process() {
@@ -211,6 +215,16 @@ void RedisServer::terminate() {
 void RedisServer::restart() {
     terminate();
     start();
+}
+
+const std::string& RedisServer::program() {
+    static const std::string found = find_program();
+    return found;
+}
+
+std::optional<ServerTls>& RedisServer::tls_for_all() {
+    static std::optional<ServerTls> tls;
+    return tls;
 }
 
 const std::string& RedisServer::version() {

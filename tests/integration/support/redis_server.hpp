@@ -13,6 +13,14 @@
 
 namespace leaselock::test {
 
+/// How a server speaks TLS; the files are PEM.
+struct ServerTls {
+    std::string certificate_file;
+    std::string key_file;
+    std::string
+        client_authority_file{}; ///< clients need a certificate that it has signed; or empty
+};
+
 /// A private Redis or Valkey server: free port of 127.0.0.1, unix socket, folder of its own,
 /// nothing saved, DEBUG allowed. The program is $REDIS_SERVER, else redis-server or valkey-server
 /// from PATH. Make it on the main thread: it dies with the thread that started it, so that no test
@@ -20,19 +28,22 @@ namespace leaselock::test {
 class RedisServer {
 public:
     /// `arguments` are added to the command line, such as {"--appendonly", "yes"}; a password is
-    /// set as `requirepass`. Returns when the server answers.
-    explicit RedisServer(std::vector<std::string> arguments = {}, std::string password = {});
+    /// set as `requirepass`. With TLS, its port speaks nothing else. Returns when the server answers.
+    explicit RedisServer(std::vector<std::string> arguments = {}, std::string password = {},
+                         std::optional<ServerTls> tls = tls_for_all());
     RedisServer(const RedisServer&) = delete;
     RedisServer& operator=(const RedisServer&) = delete;
     ~RedisServer();
 
     [[nodiscard]] std::uint16_t port() const noexcept { return port_->number(); }
-    [[nodiscard]] std::string url() const; ///< redis://[:password@]127.0.0.1:port
+    [[nodiscard]] std::string url() const; ///< redis[s]://[:password@]127.0.0.1:port
     [[nodiscard]] std::string unix_path() const { return folder_ / "redis.sock"; }
     [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
     [[nodiscard]] pid_t pid();
     [[nodiscard]] bool running() { return process_ && process_->running(); }
-    [[nodiscard]] RawClient client() const { return RawClient{port(), password_}; }
+    [[nodiscard]] RawClient client() const {
+        return tls_ ? RawClient{unix_path(), password_} : RawClient{port(), password_};
+    }
 
     /// All that the server has written to its log, over restarts.
     [[nodiscard]] std::string log() const;
@@ -46,9 +57,14 @@ public:
     /// folder.
     void restart();
 
+    /// The path of the program that is run.
+    [[nodiscard]] static const std::string& program();
     /// The first line of `--version`, and its major number.
     [[nodiscard]] static const std::string& version();
     [[nodiscard]] static int major_version();
+
+    /// What every server speaks that is not told otherwise. So that one contract can be run over TLS.
+    [[nodiscard]] static std::optional<ServerTls>& tls_for_all();
 
 private:
     void start();
@@ -57,6 +73,7 @@ private:
 
     std::vector<std::string> arguments_;
     std::string password_;
+    std::optional<ServerTls> tls_;
     std::filesystem::path folder_;
     pid_t owner_;
     std::optional<ReservedPort> port_;

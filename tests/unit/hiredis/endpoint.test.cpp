@@ -5,8 +5,10 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 namespace leaselock::test {
@@ -200,6 +202,23 @@ TEST(Endpoint, MessagesNeverQuoteTheUrl) {
         EXPECT_FALSE(outcome.text.empty());
         EXPECT_THAT(std::string{outcome.text.view()}, Not(HasSubstr("secret"))) << url;
     }
+}
+
+/// Half of it would be plain text that looks secure.
+TEST(Endpoint, TlsAndItsSecurityGoTogether) {
+    struct Security final : TransportSecurity {
+        [[nodiscard]] std::unique_ptr<detail::SecureLayer>
+        secure(int, std::string_view, std::error_code&) const noexcept override {
+            return nullptr;
+        }
+    };
+    const auto security = std::make_shared<const Security>();
+    EXPECT_TRUE((Endpoint{.tls = true, .security = security}.check()));
+    EXPECT_THAT(std::string{Endpoint{.tls = true}.check().text.view()},
+                HasSubstr("leaselock/hiredis/tls.hpp, target leaselock::tls"));
+    const Outcome plain = Endpoint{.security = security}.check();
+    EXPECT_EQ(plain.cause, errc::invalid_argument);
+    EXPECT_THAT(std::string{plain.text.view()}, HasSubstr("rediss://"));
 }
 
 TEST(Endpoint, LabelHasNeitherUserNorPassword) {

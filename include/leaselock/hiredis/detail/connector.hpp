@@ -104,8 +104,9 @@ public:
     [[nodiscard]] Deadline deadline() const noexcept { return by_; }
     /// What messages call the server that was found last.
     [[nodiscard]] ServerText label() const noexcept {
-        if (endpoint_.resolver == nullptr || server_.port == 0) return endpoint_.label();
-        return label_of(server_.host.view(), server_.port);
+        if (endpoint_.resolver == nullptr) return endpoint_.label();
+        return server_.port != 0 ? label_of(server_.host.view(), server_.port)
+                                 : ServerText{"resolver"};
     }
 
     void abandon_in_child() noexcept {
@@ -117,15 +118,22 @@ private:
     enum class Phase : std::uint8_t { looking_up, connecting, securing, signing_in };
 
     [[nodiscard]] Progress fail(const Failure& why) noexcept {
+        tell_resolver(why.cause);
         failure_ = {why.cause, label()};
         if (!why.text.empty()) failure_.text.append(": ").append(why.text.view());
         return Progress::failed;
     }
 
-    /// What took too long, where that is not the server itself.
+    /// That what it found will not do.
+    void tell_resolver(const std::error_code& cause) const noexcept {
+        if (endpoint_.resolver == nullptr || server_.port == 0) return;
+        endpoint_.resolver->on_failure(server_, cause);
+    }
+
+    /// What took too long, where that is not what the label says.
     [[nodiscard]] std::string_view waits_for() const noexcept {
         switch (phase_) {
-        case Phase::looking_up: return endpoint_.resolver != nullptr ? "resolver" : "name lookup";
+        case Phase::looking_up: return endpoint_.resolver != nullptr ? "" : "name lookup";
         case Phase::securing: return "TLS handshake";
         case Phase::connecting:
         case Phase::signing_in: break;
@@ -209,6 +217,7 @@ private:
         if (progress != Progress::failed) return progress;
         refused_ = sign_in_.refused_by_server();
         if (!refused_) return fail(sign_in_.failure());
+        tell_resolver(sign_in_.failure().cause);
         failure_ = sign_in_.failure();
         return progress;
     }

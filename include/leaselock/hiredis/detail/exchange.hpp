@@ -26,9 +26,13 @@ namespace leaselock {
 inline namespace LEASELOCK_ABI {
 namespace detail {
 
-/// Whether the server of a write turned out to be no master, or no longer.
+/// Whether the server of a write turned out to be no master, or no longer; or one without its
+/// replicas, who may have another master by now that this one has not heard of.
 [[nodiscard]] inline bool is_from_replica(const Reply& reply) noexcept {
-    return reply.kind == Reply::error && cause_of(reply.text.view()) == errc::read_only;
+    if (reply.kind != Reply::error) return false;
+    const errc cause = cause_of(reply.text.view());
+    return cause == errc::read_only || cause == errc::master_down ||
+           cause == errc::too_few_replicas;
 }
 [[nodiscard]] inline bool is_from_replica(std::span<const Reply> replies) noexcept {
     return std::any_of(replies.begin(), replies.end(),
@@ -169,7 +173,8 @@ private:
     }
 
     [[nodiscard]] Progress fail(std::error_code cause, std::string_view text = {}) noexcept {
-        if (!broken_) failure_.cause = cause; // else the first cause stands
+        // The first cause stands, unless the server says why it has broken the stream.
+        if (!broken_ || cause == errc::insecure) failure_.cause = cause;
         failure_.text = text;
         broken_ = true;
         return Progress::failed;

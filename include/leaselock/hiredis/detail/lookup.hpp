@@ -5,6 +5,7 @@
 #include <leaselock/core/error.hpp>
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/hiredis/detail/address.hpp>
+#include <leaselock/hiredis/endpoint.hpp>
 #include <leaselock/hiredis/resolver.hpp>
 
 #include <csignal>
@@ -82,7 +83,7 @@ public:
 
     /// Takes the result of a lookup that is no longer under way.
     [[nodiscard]] Whereabouts take() noexcept {
-        const Whereabouts found = shared_->found;
+        Whereabouts found = shared_->found;
         abandon();
         return found;
     }
@@ -121,6 +122,11 @@ private:
         if (shared.resolver != nullptr) {
             found.outcome = shared.resolver->resolve(found.server);
             if (!found.outcome) return;
+            if (!is_address(found.server)) {
+                found.outcome = {Answer::unsent, errc::no_address, "no host, or no port"};
+                found.server = {};
+                return;
+            }
         }
         std::array<char, decltype(ServerAddress::host)::capacity() + 1> host{};
         const std::string_view name = found.server.host.view();

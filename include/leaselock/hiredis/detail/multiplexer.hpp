@@ -22,6 +22,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -68,6 +69,9 @@ public:
     /// What was begun is given up.
     void drop(Slot& slot) noexcept;
 
+    [[nodiscard]] std::uint64_t stream_number() const noexcept {
+        return stream_number_.load(std::memory_order_acquire);
+    }
     [[nodiscard]] Dialect& dialect() noexcept { return dialect_; }
     [[nodiscard]] const Endpoint& endpoint() const noexcept { return endpoint_; }
     [[nodiscard]] Runtime& runtime() const noexcept { return runtime_; }
@@ -101,6 +105,7 @@ private:
     bool connecting_ = false;
     std::unique_ptr<SharedStream> shared_;
     ProcessId process_; ///< whose stream it is
+    std::atomic<std::uint64_t> stream_number_{0};
     Dialect dialect_;
 };
 
@@ -209,6 +214,7 @@ inline void Multiplexer::connect(Deadline by, Deadline now, Guarded& lock) noexc
         // of the endpoint's own time: others wait for it too, and the next leader goes on with it
         progress = connector_.begin(later(now, endpoint_.connect_timeout), shared_->stream());
         connecting_ = true;
+        stream_number_.fetch_add(1, std::memory_order_acq_rel);
     }
     if (progress == Progress::waiting) {
         let_others_in(lock);

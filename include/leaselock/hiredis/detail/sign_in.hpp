@@ -42,6 +42,7 @@ public:
         const std::array<std::string_view, 2> select{
             "SELECT", {digits.data(), static_cast<std::size_t>(end - digits.data())}};
         const std::array<std::string_view, 2> info{"INFO", "replication"};
+        const std::array<std::string_view, 1> ping{"PING"};
 
         std::array<Command, most> commands{};
         const auto add = [&](Step step, std::span<const std::string_view> argv) {
@@ -58,6 +59,10 @@ public:
         if (!endpoint.client_name.empty()) add(Step::wish, name);
         if (endpoint.db != 0) add(Step::demand, select);
         if (endpoint.must_be_master) add(Step::role, info);
+        // else the first command would not know whether it has been looked at
+        if (count_ == 0 && stream.secure && stream.secure->may_yet_be_refused()) {
+            add(Step::sign_of_life, ping);
+        }
         if (!stream.decoder.open() || !exchange_.prepare(std::span{commands}.first(count_))) {
             return false;
         }
@@ -94,6 +99,7 @@ private:
         demand, ///< OK, or there is no stream
         wish,   ///< a server that knows no client names, or lets this user set none, will do too
         role,   ///< INFO replication of a master
+        sign_of_life, ///< any reply to PING: a server that lets us in, if to nothing but its errors
     };
     static constexpr std::size_t most = 4;
 
@@ -103,6 +109,7 @@ private:
     }
 
     [[nodiscard]] bool accept(const Reply& reply, Step step) noexcept {
+        if (step == Step::sign_of_life && reply.kind != Reply::error) return true;
         if (step == Step::role && reply.kind == Reply::string) {
             // line 2 of at most 280 bytes; source: redis.io/docs/latest/commands/info
             if (reply.text.view().find("\nrole:master\r") != std::string_view::npos) return true;
@@ -121,6 +128,7 @@ private:
             (cause == errc::no_permission || cause == errc::unknown_command)) {
             return true;
         }
+        if (step == Step::sign_of_life && cause != errc::too_many_clients) return true;
         failure_ = {make_error_code(cause), reply.text};
         refused_ = true;
         return false;

@@ -12,9 +12,11 @@
 #include <leaselock/lock/detail/wait.hpp>
 #include <leaselock/lock/lease.hpp>
 #include <leaselock/lock/options.hpp>
+#include <leaselock/redis/connection.hpp>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <new>
 #include <optional>
 #include <stop_token>
@@ -70,7 +72,8 @@ private:
     [[nodiscard]] Outcome acquire(Deadline start, Deadline until,
                                   std::optional<std::chrono::milliseconds>* holder_left) noexcept;
     [[nodiscard]] Outcome adopt(const Lease& lease, Deadline start) noexcept;
-    [[nodiscard]] Outcome settle(Attempt& attempt, Deadline end, Deadline until) noexcept;
+    [[nodiscard]] Outcome settle(Attempt& attempt, Deadline end, Deadline until,
+                                 std::uint64_t stream_before) noexcept;
     [[nodiscard]] Outcome clean_up(Deadline start, Deadline until) noexcept;
     void forget() noexcept;
 
@@ -150,12 +153,13 @@ Outcome GuardState<B>::acquire(Deadline start, Deadline until,
     if (Outcome ready = begin_acquisition(start, until, before_send); !ready) return ready;
     Record& record = *record_;
     const Deadline end = lease_deadline(before_send, record.ttl, record.margin);
+    const std::uint64_t stream_before = find_stream_number(*backend_);
     // an answer behind the deadline of the lease is worth nothing
     const Deadline by = std::min({later(start, record.timeout()), end, until});
     Attempt attempt =
         Verbs<B>::acquire(*backend_, record.dialect(), view(), holder_left != nullptr, by);
     if (holder_left != nullptr) *holder_left = attempt.holder_left;
-    return settle(attempt, end, until);
+    return settle(attempt, end, until, stream_before);
 }
 
 template <class B>
@@ -178,6 +182,7 @@ Outcome GuardState<B>::adopt(const Lease& lease, Deadline start) noexcept {
     Record& record = *record_;
     const Deadline end = lease_deadline(before_send, record.ttl, record.margin);
     const Deadline by = std::min(later(start, record.timeout()), end);
+    const std::uint64_t stream_before = find_stream_number(*backend_);
     const auto swap = [&] {
         return Verbs<B>::adopt(*backend_, record.dialect(), view(), lease.value(), by);
     };
@@ -188,12 +193,13 @@ Outcome GuardState<B>::adopt(const Lease& lease, Deadline start) noexcept {
         const Attempt again = swap();
         if (again.set == Answer::yes || again.set == Answer::no) attempt = again;
     }
-    return settle(attempt, end, Deadline::max());
+    return settle(attempt, end, Deadline::max(), stream_before);
 }
 
 /// What an attempt comes to, in the light of the time at which its answer was read.
 template <class B>
-Outcome GuardState<B>::settle(Attempt& attempt, Deadline end, Deadline until) noexcept {
+Outcome GuardState<B>::settle(Attempt& attempt, Deadline end, Deadline until,
+                              std::uint64_t stream_before) noexcept {
     Record& record = *record_;
     const Deadline now = record.runtime().now();
     if (attempt.outcome && now < end) {
@@ -206,11 +212,13 @@ Outcome GuardState<B>::settle(Attempt& attempt, Deadline end, Deadline until) no
 
     // Not an acquisition, whatever came of it: without an answer it is never believed, and too late,
     // or without the fence that was asked for, it is of no use. Only where the command itself was
-    // answered does the confirmed deletion prove that nothing is left or can still come.
+    // answered, or went ahead on the same stream, does the confirmed deletion prove that nothing is left
+    // or can still come.
     if (attempt.outcome) attempt.outcome = {Answer::unknown, errc::too_late};
     record.trace = Trace::ghost;
     const Outcome cleaned = clean_up(now, until);
-    if (attempt.set == Answer::yes) {
+    if (attempt.set == Answer::yes ||
+        (stream_before != 0 && stream_before == find_stream_number(*backend_))) {
         attempt.outcome.answer = cleaned ? Answer::refused : Answer::unknown;
     }
     return attempt.outcome;
