@@ -216,6 +216,21 @@ TEST_CASE("S27 ClusterConnection: each command of a batch has an ASKING of its o
     CHECK(target.heard() == Heard{"ASKING", "SET foo 1", "ASKING", "GET foo", "ASKING", "DEL foo"});
 }
 
+TEST_CASE("S27 S28 ClusterConnection: the commands of a key go where the first of them goes") {
+    FalseNode target{always("+OK\r\n")};
+    FalseNode source{[&](const Heard& words) -> std::string {
+        if (is_table(words)) return {};
+        if (words.front() == "SET") return ask_at(target.address());
+        return "-TRYAGAIN Multiple keys request during rehashing of slot\r\n";
+    }};
+    ClusterConnection cluster{source.url()};
+    for (const Reply& reply : call_all(cluster, {{"SET", "foo", "1"}, {"GET", "foo"}}, 10s)) {
+        CHECK(line_of(reply) == "+OK");
+    }
+    CHECK(source.heard() == Heard{"SET foo 1", "GET foo"}); // not before the SET, nor beside it
+    CHECK(target.heard() == Heard{"ASKING", "SET foo 1", "ASKING", "GET foo"});
+}
+
 TEST_CASE("S27 ClusterConnection: on a stream that has said ASKING, nothing else goes out") {
     // a caller that leaves may leave its ASKING alone there, and a stranger's command would be let in
     std::atomic<int> mixed = 0;
