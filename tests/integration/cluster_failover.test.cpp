@@ -126,10 +126,10 @@ TEST_CASE(
     servers.master(0).kill_hard();
 
     for (int i = 0; i < 3; ++i) {
-        ClusterLock lock{cluster, dead, {.ttl = 60s, .timeout = 300ms}, std::defer_lock};
+        ClusterLock lock{cluster, dead, {.ttl = 60s, .timeout = 1s}, std::defer_lock};
         const Stopwatch watch;
         const Outcome outcome = lock.try_acquire();
-        CHECK(watch.elapsed() < 300ms + contract::slack);
+        CHECK(watch.elapsed() < 1s + contract::slack);
         CHECK((outcome.answer == Answer::unsent || outcome.answer == Answer::refused));
         CHECK((outcome.cause == condition::unreachable || outcome.cause == errc::cluster_down));
         const Stopwatch other;
@@ -222,5 +222,4 @@ TEST_CASE(
                                              std::to_string(hash_slot(names[i]))};
         CHECK(servers.client(0).integer(count) + servers.client(1).integer(count) == 1);
     }
-    WARN("moved " << rounds << " times there and back, entered " << entered << " times");
 }

@@ -203,13 +203,14 @@ TEST(RetryPause, GrowsToALimitWithJitter) {
     EXPECT_EQ(retry_pause(UINT32_MAX, 0), 32ms);
 }
 
-TEST(AnswerTime, IsTwiceTheLastOneWithinLimits) {
+TEST(AnswerTime, IsFourTimesTheLastTryWithinLimits) {
     using detail::answer_time;
-    EXPECT_EQ(answer_time(0ms, 1s), 10ms);
-    EXPECT_EQ(answer_time(4ms, 1s), 10ms);
-    EXPECT_EQ(answer_time(6ms, 1s), 12ms);
-    EXPECT_EQ(answer_time(200ms, 1s), 250ms);
-    EXPECT_EQ(answer_time(0ms, 20ms), 5ms);
+    EXPECT_EQ(answer_time(0ms, 1s), 125ms);
+    EXPECT_EQ(answer_time(31ms, 1s), 125ms);
+    EXPECT_EQ(answer_time(50ms, 1s), 200ms);
+    EXPECT_EQ(answer_time(63ms, 1s), 250ms);
+    EXPECT_EQ(answer_time(20s, 1s), 250ms);
+    EXPECT_EQ(answer_time(std::chrono::nanoseconds::max(), 8ns), 2ns);
     EXPECT_EQ(answer_time(0ms, 0ms), 0ms);
 }
 

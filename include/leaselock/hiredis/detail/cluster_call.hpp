@@ -7,18 +7,17 @@
 #include <leaselock/core/lease_clock.hpp>
 #include <leaselock/core/runtime.hpp>
 #include <leaselock/hiredis/detail/cluster_nodes.hpp>
+#include <leaselock/hiredis/detail/cluster_round.hpp>
 #include <leaselock/hiredis/detail/hop.hpp>
 #include <leaselock/hiredis/detail/redirect.hpp>
 #include <leaselock/hiredis/detail/slot_refresh.hpp>
 #include <leaselock/hiredis/detail/stream.hpp>
-#include <leaselock/hiredis/multiplexed_connection.hpp>
 #include <leaselock/redis/classify.hpp>
 #include <leaselock/redis/command.hpp>
 #include <leaselock/redis/key.hpp>
 #include <leaselock/redis/reply.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -55,7 +54,7 @@ public:
     ClusterCall(ClusterNodes& nodes, SlotRefresh& refresh, Runtime& runtime,
                 std::span<const Command> commands, std::span<Reply> replies, Deadline by) noexcept
         : nodes_(nodes), refresh_(refresh), runtime_(runtime), commands_(commands),
-          replies_(replies), by_(by) {}
+          replies_(replies), by_(by), round_(nodes, commands, replies, by) {}
 
     void run() noexcept {
         if (!begin()) return;
@@ -71,14 +70,7 @@ public:
     }
 
 private:
-    struct Item {
-        std::size_t at = 0; ///< which command
-        ClusterNode* node = nullptr;
-        bool asking = false;
-        bool sent = false; ///< in this round
-        unsigned hops = 0;
-        Hop hop = Hop::done;
-    };
+    using Item = ClusterItem;
 
     [[nodiscard]] bool begin() noexcept;
     [[nodiscard]] bool begin_items() noexcept;
@@ -94,6 +86,7 @@ private:
     void decide() noexcept;
     void follow(Item& item, const Redirect& to) noexcept;
     [[nodiscard]] bool make_ready() noexcept;
+    void keep_together() noexcept;
     [[nodiscard]] bool pause() noexcept;
     /// Whether what is tried again at that time can still be answered. Else the proof that it has not run
     /// would be given away for an *unknown*.
@@ -102,7 +95,6 @@ private:
     }
     void drop_done() noexcept;
     void send() noexcept;
-    void send_group(std::size_t first) noexcept;
 
     ClusterNodes& nodes_;
     SlotRefresh& refresh_;
@@ -115,9 +107,8 @@ private:
     std::size_t count_ = 0;       ///< commands that are not done
     unsigned pauses_ = 0;
     std::unique_ptr<Item[]> items_;
-    std::unique_ptr<Sent[]> round_;
-    std::unique_ptr<Command[]> out_; ///< of one group; with room for an ASKING before each
-    std::unique_ptr<Reply[]> in_;
+    std::unique_ptr<Sent[]> sent_;
+    ClusterRound round_;
 };
 
 /// @return false: all have their verdicts
@@ -157,10 +148,8 @@ inline bool ClusterCall::is_doubtful() const noexcept {
 inline bool ClusterCall::begin_items() noexcept {
     const std::size_t count = std::min(commands_.size(), replies_.size());
     items_.reset(new (std::nothrow) Item[count]);
-    round_.reset(new (std::nothrow) Sent[count]);
-    out_.reset(new (std::nothrow) Command[2 * count]);
-    in_.reset(new (std::nothrow) Reply[2 * count]);
-    if (!items_ || !round_ || !out_ || !in_) return false;
+    sent_.reset(new (std::nothrow) Sent[count]);
+    if (items_ == nullptr || sent_ == nullptr || !round_.reserve(count)) return false;
     for (std::size_t i = 0; i < count; ++i) items_[i].at = i;
     count_ = count;
     return true;
@@ -181,18 +170,18 @@ inline void ClusterCall::decide() noexcept {
         Item& item = items_[i];
         const Reply& reply = replies_[item.at];
         const std::string_view key = commands_[item.at].key;
-        Sent& sent = round_[i];
+        Sent& sent = sent_[i];
         sent = {key, &reply};
         sent.hop = next_hop(reply, key, item.hops, sent.to);
         if (!reply.answered()) refresh_.doubt(item.node); // silent; another may be in its place
     }
-    keep_order({round_.get(), count_});
+    keep_order({sent_.get(), count_});
     for (std::size_t i = 0; i < count_; ++i) {
         Item& item = items_[i];
-        item.hop = round_[i].hop;
+        item.hop = sent_[i].hop;
         if (item.hop == Hop::moved || item.hop == Hop::ask) {
-            follow(item, round_[i].to);
-        } else if (item.hop == Hop::done && round_[i].to.kind != Redirect::none &&
+            follow(item, sent_[i].to);
+        } else if (item.hop == Hop::done && sent_[i].to.kind != Redirect::none &&
                    item.hops == most_hops) {
             replies_[item.at].text.append(" (5 redirections were followed)");
         }
@@ -243,7 +232,21 @@ inline bool ClusterCall::make_ready() noexcept {
         }
         drop_done();
     }
+    keep_together();
     return count_ != 0 && (!look_up || has_time(runtime_.now())) && (!wait || pause());
+}
+
+/// The commands of one key go where the first of them goes, so that they keep their order.
+inline void ClusterCall::keep_together() noexcept {
+    for (std::size_t i = 1; i < count_; ++i) {
+        const std::string_view key = commands_[items_[i].at].key;
+        for (std::size_t k = 0; k < i && !key.empty(); ++k) {
+            if (commands_[items_[k].at].key != key) continue;
+            items_[i].node = items_[k].node;
+            items_[i].asking = items_[k].asking;
+            break;
+        }
+    }
 }
 
 inline bool ClusterCall::pause() noexcept {
@@ -255,50 +258,10 @@ inline bool ClusterCall::pause() noexcept {
     return true;
 }
 
-/// One round.
 inline void ClusterCall::send() noexcept {
     const Deadline start = runtime_.now();
-    for (std::size_t i = 0; i < count_; ++i) items_[i].sent = false;
-    for (std::size_t i = 0; i < count_; ++i) {
-        if (!items_[i].sent) send_group(i);
-    }
+    round_.run({items_.get(), count_});
     took_ = runtime_.now() - start;
-}
-
-/// Sends what goes the same way as the first, in order.
-inline void ClusterCall::send_group(std::size_t first) noexcept {
-    static constexpr std::array<std::string_view, 1> asking{"ASKING"};
-    ClusterNode& node = *items_[first].node;
-    const bool ask = items_[first].asking;
-    std::size_t size = 0;
-    for (std::size_t i = first; i < count_; ++i) {
-        Item& item = items_[i];
-        if (item.node != &node || item.asking != ask) continue;
-        item.sent = true;
-        if (ask) out_[size++] = {asking, {}};
-        out_[size++] = commands_[item.at];
-    }
-    const std::span<Reply> replies{in_.get(), size};
-    MultiplexedConnection* const connection = nodes_.connection(node, ask);
-    if (connection == nullptr) {
-        refuse_all({std::make_error_code(std::errc::not_enough_memory), {}}, replies);
-    } else {
-        connection->call({out_.get(), size}, replies, by_);
-    }
-    std::size_t next = 0;
-    for (std::size_t i = first; i < count_; ++i) {
-        const Item& item = items_[i];
-        if (item.node != &node || item.asking != ask) continue;
-        const Reply& to_asking = replies[next];
-        if (ask) ++next;
-        Reply& reply = replies_[item.at];
-        reply = replies[next++];
-        // a node that will not be asked sends the command back: why, is in its first answer
-        if (ask && to_asking.kind == Reply::error && reply.kind == Reply::error &&
-            cause_of(reply.text.view()) == errc::moved) {
-            reply = to_asking;
-        }
-    }
 }
 
 } // namespace detail

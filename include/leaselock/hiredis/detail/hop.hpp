@@ -105,12 +105,12 @@ inline void keep_order(std::span<Sent> round) noexcept {
     return ceiling / 2 + std::chrono::nanoseconds{static_cast<std::int64_t>(random % (half + 1))};
 }
 
-/// What has to be left of a call's time for another try: twice what the last one took, 10 ms at least, but
-/// no more than a quarter of the whole.
+/// What has to be left of a call's time for another try: four times what the last one took, and an eighth
+/// of the whole at least, but no more than a quarter of it. An answer that is sure is worth more than the
+/// last try, which may end in *unknown*.
 [[nodiscard]] constexpr std::chrono::nanoseconds
 answer_time(std::chrono::nanoseconds took, std::chrono::nanoseconds whole) noexcept {
-    const std::chrono::nanoseconds least = std::chrono::milliseconds{10};
-    return std::min(std::max(2 * took, least), whole / 4);
+    return std::clamp(4 * std::min(took, whole), whole / 8, whole / 4);
 }
 
 /// Whether the keys of a script's call share a slot; of other commands only the routing key matters.
