@@ -102,6 +102,7 @@ public:
         hoard_.erase(0, size);
         return {detail::IoState::moved, size};
     }
+    bool may_yet_be_refused() const noexcept override { return false; }
     bool is_silent() noexcept override {
         const Inside inside{*this};
         return hoard_.empty() && detail::is_silent(socket_);
@@ -193,6 +194,52 @@ TEST_CASE("N13 MultiplexedConnection: nothing is sent into a stream that has end
 }
 TEST_CASE("N14 MultiplexedConnection: short writes go on") { n14_short_writes(make_patient); }
 TEST_CASE("N16 MultiplexedConnection: too many clients is refused") { n16_too_many_clients(make); }
+namespace {
+
+/// The machine, with a thread that is slow wherever it looks at the clock.
+class SlowRuntime final : public Runtime {
+public:
+    [[nodiscard]] Deadline now() const noexcept override {
+        std::this_thread::sleep_for(2ms);
+        return machine_.now();
+    }
+    void sleep_until(Deadline by) noexcept override { machine_.sleep_until(by); }
+    bool wait_until(const std::atomic<std::uint32_t>& word, std::uint32_t old,
+                    Deadline by) noexcept override {
+        return machine_.wait_until(word, old, by);
+    }
+    void notify_all(const std::atomic<std::uint32_t>& word) noexcept override {
+        machine_.notify_all(word);
+    }
+    [[nodiscard]] std::error_code fill_random(std::span<std::byte> bytes) noexcept override {
+        return machine_.fill_random(bytes);
+    }
+    [[nodiscard]] ProcessId process() const noexcept override { return machine_.process(); }
+    [[nodiscard]] std::error_code start_thread(ThreadHandle& handle, void* (*entry)(void*),
+                                               void* argument) noexcept override {
+        return machine_.start_thread(handle, entry, argument);
+    }
+    void join(ThreadHandle handle) noexcept override { machine_.join(handle); }
+    void detach(ThreadHandle handle) noexcept override { machine_.detach(handle); }
+
+private:
+    Runtime& machine_ = system_runtime();
+};
+
+} // namespace
+
+TEST_CASE("N16 MultiplexedConnection: too many clients, said before anything was sent") {
+    FalseServer server{[](FalseServer::Peer& peer) {
+        peer.send("-ERR max number of clients reached\r\n");
+        peer.wait_for_bytes(); // and hangs up, with the command unread
+    }};
+    SlowRuntime slow;
+    MultiplexedConnection c{server.url(), slow};
+    const Reply reply = call(c, {"SET", "k", "v"}, 2s);
+    CHECK(line_of(reply) == "-ERR max number of clients reached");
+    CHECK(server.connections() == 1);
+}
+
 TEST_CASE("N16 MultiplexedConnection: too many clients, behind a proxy, is one command's answer") {
     n16_too_many_clients_behind_a_proxy(make);
 }

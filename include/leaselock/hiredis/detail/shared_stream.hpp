@@ -118,7 +118,8 @@ private:
 /// idle one, a reply too many, or the end of the stream, has to show before anything is sent on it.
 inline bool SharedStream::is_writable(Deadline now) noexcept {
     if (slots_.owed()) return !demoted_ && !unwatched_ && !cut_ && now < fall_at();
-    if (demoted_ || !stream_.is_silent()) {
+    // but for a fresh one, on which a server with clients enough says so unasked: that is an answer
+    if (demoted_ || (!stream_.fresh && !stream_.is_silent())) {
         fall(make_error_code(errc::connection_lost));
         return false;
     }
