@@ -244,11 +244,12 @@ TEMPLATE_TEST_CASE("S24 Endpoint: a replica is not used where it must be a maste
     CHECK(line_of(call(c, {"SET", "k", "v"})) == "+OK");
 }
 
-TEST_CASE("S11 S13 S15 Resolver: asked anew behind READONLY, MASTERDOWN and NOREPLICAS") {
+TEMPLATE_TEST_CASE("S11 S13 S15 Resolver: asked anew behind READONLY, MASTERDOWN and NOREPLICAS",
+                   "", HiredisConnection, MultiplexedConnection) {
     RedisServer master;
     RedisServer server;
     const auto directory = std::make_shared<Directory>(server.port());
-    HiredisConnection c{by(directory)};
+    TestType c{by(directory)};
     REQUIRE(line_of(call(c, {"SET", "k", "v"})) == "+OK");
     RawClient outside = server.client();
     std::string expected = "-READONLY";

@@ -7,6 +7,7 @@
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/core/runtime.hpp>
 #include <leaselock/hiredis/detail/exchange.hpp>
+#include <leaselock/hiredis/detail/host.hpp>
 #include <leaselock/hiredis/detail/socket.hpp>
 #include <leaselock/hiredis/detail/stream.hpp>
 #include <leaselock/hiredis/endpoint.hpp>

@@ -4,16 +4,13 @@
 #include <leaselock/core/config.hpp>
 #include <leaselock/core/error.hpp>
 #include <leaselock/core/outcome.hpp>
+#include <leaselock/hiredis/detail/host.hpp>
 #include <leaselock/hiredis/detail/secure_layer.hpp>
 #include <leaselock/hiredis/detail/url.hpp>
 #include <leaselock/hiredis/resolver.hpp>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -30,7 +27,7 @@ inline namespace LEASELOCK_ABI {
 ///
 /// Its password is never part of a message of this library.
 struct Endpoint {
-    static constexpr std::size_t max_host_size = 253;      ///< RFC 1035
+    static constexpr std::size_t max_host_size = detail::max_host_size; ///< 253
     static constexpr std::size_t max_unix_path_size = 107; ///< `sockaddr_un::sun_path` less its NUL
     static constexpr std::size_t max_client_name_size = 64;
     static constexpr std::chrono::milliseconds max_connect_timeout = std::chrono::hours{1};
@@ -89,34 +86,6 @@ struct Endpoint {
 };
 
 namespace detail {
-
-[[nodiscard]] constexpr bool is_host_name(std::string_view host) noexcept {
-    for (const char c : host) {
-        const bool valid = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                           (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_';
-        if (!valid) return false;
-    }
-    return !host.empty() && host.size() <= Endpoint::max_host_size;
-}
-
-/// An IPv6 address, with or without a zone: `fe80::1%eth0`.
-[[nodiscard]] inline bool is_ipv6_address(std::string_view host) noexcept {
-    const std::size_t percent = host.find('%');
-    if (percent != std::string_view::npos && !is_host_name(host.substr(percent + 1))) return false;
-    std::array<char, INET6_ADDRSTRLEN> text{};
-    const std::string_view address = host.substr(0, percent);
-    if (address.size() >= text.size() || host.size() > Endpoint::max_host_size) return false;
-    address.copy(text.data(), address.size());
-    in6_addr binary{};
-    return ::inet_pton(AF_INET6, text.data(), &binary) == 1;
-}
-
-/// Whether somebody may be asked to connect there.
-[[nodiscard]] inline bool is_address(const ServerAddress& server) noexcept {
-    const std::string_view host = server.host.view();
-    return server.port != 0 && !server.host.truncated() &&
-           (is_host_name(host) || is_ipv6_address(host));
-}
 
 inline constexpr std::string_view bad_host =
     "host: 1 to 253 letters, digits, '-', '.' or '_', or an IPv6 address";
@@ -277,17 +246,6 @@ inline constexpr UrlParameter url_parameters[] = {
     if (complaint.empty() && url.has_userinfo) complaint = unescape(url.password, e.password);
     if (complaint.empty() && url.has_query) complaint = set_parameters(url.query, has_db, e);
     return complaint.empty() ? complaint_about(e) : complaint;
-}
-
-/// `host:port` or `[address]:port`; the host is cut, so that a port always follows.
-[[nodiscard]] inline ServerText label_of(std::string_view host, std::uint16_t port) noexcept {
-    const bool brackets = host.find(':') != std::string_view::npos;
-    ServerText text;
-    text.append(brackets ? "[" : "").append(host.substr(0, Endpoint::max_host_size));
-    std::array<char, 6> digits{};
-    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), port).ptr;
-    text.append(brackets ? "]:" : ":");
-    return text.append({digits.data(), static_cast<std::size_t>(end - digits.data())});
 }
 
 [[nodiscard]] inline Outcome endpoint_outcome(std::string_view complaint) noexcept {

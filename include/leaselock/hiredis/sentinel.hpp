@@ -6,6 +6,7 @@
 #include <leaselock/core/error.hpp>
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/core/runtime.hpp>
+#include <leaselock/hiredis/detail/host.hpp>
 #include <leaselock/hiredis/detail/lookup.hpp>
 #include <leaselock/hiredis/detail/query.hpp>
 #include <leaselock/hiredis/detail/sentinel_order.hpp>

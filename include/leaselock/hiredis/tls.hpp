@@ -4,6 +4,7 @@
 #include <leaselock/core/config.hpp>
 #include <leaselock/core/error.hpp>
 #include <leaselock/core/outcome.hpp>
+#include <leaselock/hiredis/detail/host.hpp>
 #include <leaselock/hiredis/detail/secure_layer.hpp>
 #include <leaselock/hiredis/detail/tls_context.hpp>
 #include <leaselock/hiredis/detail/tls_layer.hpp>

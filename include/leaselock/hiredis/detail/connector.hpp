@@ -7,6 +7,7 @@
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/core/runtime.hpp>
 #include <leaselock/hiredis/detail/address.hpp>
+#include <leaselock/hiredis/detail/host.hpp>
 #include <leaselock/hiredis/detail/lookup.hpp>
 #include <leaselock/hiredis/detail/secure_layer.hpp>
 #include <leaselock/hiredis/detail/sign_in.hpp>

@@ -28,15 +28,14 @@ namespace detail {
 
 /// Whether the server of a write turned out to be no master, or no longer; or one without its
 /// replicas, who may have another master by now that this one has not heard of.
-[[nodiscard]] inline bool is_from_replica(const Reply& reply) noexcept {
-    if (reply.kind != Reply::error) return false;
-    const errc cause = cause_of(reply.text.view());
+[[nodiscard]] constexpr bool is_from_replica(errc cause) noexcept {
     return cause == errc::read_only || cause == errc::master_down ||
            cause == errc::too_few_replicas;
 }
 [[nodiscard]] inline bool is_from_replica(std::span<const Reply> replies) noexcept {
-    return std::any_of(replies.begin(), replies.end(),
-                       [](const Reply& reply) { return is_from_replica(reply); });
+    return std::any_of(replies.begin(), replies.end(), [](const Reply& reply) {
+        return reply.kind == Reply::error && is_from_replica(cause_of(reply.text.view()));
+    });
 }
 
 /// A batch of commands and their replies over one stream. It never waits: it goes on as far as the

@@ -5,6 +5,7 @@
 #include <leaselock/core/error.hpp>
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/hiredis/detail/address.hpp>
+#include <leaselock/hiredis/detail/host.hpp>
 #include <leaselock/hiredis/endpoint.hpp>
 #include <leaselock/hiredis/resolver.hpp>
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 
 #include <leaselock/core/config.hpp>
+#include <leaselock/hiredis/detail/host.hpp>
 #include <leaselock/hiredis/detail/url.hpp>
 #include <leaselock/hiredis/endpoint.hpp>
 #include <leaselock/redis/key.hpp>

@@ -4,6 +4,7 @@
 #include <leaselock/core/config.hpp>
 #include <leaselock/core/error.hpp>
 #include <leaselock/core/outcome.hpp>
+#include <leaselock/hiredis/detail/host.hpp>
 #include <leaselock/hiredis/detail/url.hpp>
 #include <leaselock/hiredis/endpoint.hpp>
 #include <leaselock/hiredis/resolver.hpp>

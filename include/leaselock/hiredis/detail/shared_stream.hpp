@@ -7,6 +7,7 @@
 #include <leaselock/core/lease_clock.hpp>
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/core/runtime.hpp>
+#include <leaselock/hiredis/detail/exchange.hpp>
 #include <leaselock/hiredis/detail/reply_decoder.hpp>
 #include <leaselock/hiredis/detail/slot.hpp>
 #include <leaselock/hiredis/detail/slot_queue.hpp>
@@ -183,7 +184,7 @@ inline bool SharedStream::decode() noexcept {
 
 inline void SharedStream::look_at_error(std::string_view line) noexcept {
     const errc cause = cause_of(line);
-    if (cause == errc::read_only) demoted_ = true;
+    if (is_from_replica(cause)) demoted_ = true;
     // Unasked, to whoever comes when there are enough: if the stream ends behind it, no command ran.
     if (stream_.fresh && cause == errc::too_many_clients) turned_away_ = line;
 }

@@ -83,43 +83,42 @@ struct SlotList {
 
 /// Where calls come in, without a lock, and where it is settled who leads.
 ///
-/// One word holds both, the newest of those that came and whether somebody leads, so that nobody can
-/// come in unseen while the last leader leaves: whoever comes when nobody leads, leads.
+/// One word tells both who has come and whether somebody leads, so that nobody can come in unseen while
+/// the last leader leaves: whoever comes when nobody leads, leads.
 class Entrance {
 public:
     /// @return whether it is its caller who leads from now on
     [[nodiscard]] bool enter(Slot& slot) noexcept {
-        std::uintptr_t seen = word_.load(std::memory_order_relaxed);
+        Slot* seen = newest_.load(std::memory_order_relaxed);
         std::uint8_t bell = 0;
         do {
-            slot.next = newest(seen);
+            slot.next = is_somebody(seen) ? seen : nullptr;
             // The first of those that leave together has a bell of its own: it is the next to lead.
             if (slot.next != nullptr && bell == 0) bell = next_bell();
             slot.bell = slot.next != nullptr ? bell : std::uint8_t{0};
-        } while (!word_.compare_exchange_weak(seen, reinterpret_cast<std::uintptr_t>(&slot) | led,
-                                              std::memory_order_acq_rel,
-                                              std::memory_order_relaxed));
-        return (seen & led) == 0;
+        } while (!newest_.compare_exchange_weak(seen, &slot, std::memory_order_acq_rel,
+                                                std::memory_order_relaxed));
+        return seen == nullptr;
     }
     /// Becomes the leader, if there is none.
     [[nodiscard]] bool try_lead() noexcept {
-        std::uintptr_t nobody = 0;
-        return word_.compare_exchange_strong(nobody, led, std::memory_order_acq_rel);
+        Slot* none = nullptr;
+        return newest_.compare_exchange_strong(none, &led_, std::memory_order_acq_rel);
     }
     /// The leader stops leading, unless somebody has come. Under the mutex of the queue.
     [[nodiscard]] bool try_leave() noexcept {
-        std::uintptr_t alone = led;
-        return word_.compare_exchange_strong(alone, 0, std::memory_order_acq_rel);
+        Slot* nobody_else = &led_;
+        return newest_.compare_exchange_strong(nobody_else, nullptr, std::memory_order_acq_rel);
     }
     /// Whether nobody has come since the last `take`.
     [[nodiscard]] bool is_empty() const noexcept {
-        return newest(word_.load(std::memory_order_relaxed)) == nullptr;
+        return !is_somebody(newest_.load(std::memory_order_relaxed));
     }
     /// Adds those who have come to `queue`, in their order. Under the mutex of the queue.
     void take(SlotList& queue) noexcept {
         if (is_empty()) return;
         // somebody leads as long as there are any
-        Slot* slot = newest(word_.exchange(led, std::memory_order_acq_rel));
+        Slot* slot = newest_.exchange(&led_, std::memory_order_acq_rel);
         Slot* const last = slot;
         Slot* first = nullptr;
         while (slot != nullptr) {
@@ -133,15 +132,13 @@ public:
     }
 
 private:
-    static constexpr std::uintptr_t led = 1;
-    static_assert(alignof(Slot) > led);
-
-    [[nodiscard]] static Slot* newest(std::uintptr_t word) noexcept {
-        return reinterpret_cast<Slot*>(word & ~led);
+    [[nodiscard]] bool is_somebody(const Slot* slot) const noexcept {
+        return slot != nullptr && slot != &led_;
     }
     [[nodiscard]] std::uint8_t next_bell() noexcept;
 
-    std::atomic<std::uintptr_t> word_{0};
+    Slot led_;                           ///< its address: somebody leads, and nobody has come
+    std::atomic<Slot*> newest_{nullptr}; ///< null: nobody leads
     std::atomic<std::uint32_t> arrivals_{0};
 };
 
@@ -202,7 +199,7 @@ public:
 
     /// Waits until the slot is done, or is to lead, or until `by`.
     void await(Slot& slot, Deadline by, Runtime& runtime) noexcept {
-        if (patience_.is_worth_a_try() && stay_awake(slot, runtime)) return;
+        if (patience_.is_worth_a_try() && stay_awake(slot, by, runtime)) return;
         Slot::State awake = Slot::waiting;
         if (!slot.state.compare_exchange_strong(awake, Slot::asleep, std::memory_order_acq_rel))
             return;
@@ -231,8 +228,9 @@ public:
     }
 
 private:
-    [[nodiscard]] bool stay_awake(const Slot& slot, Runtime& runtime) noexcept {
+    [[nodiscard]] bool stay_awake(const Slot& slot, Deadline by, Runtime& runtime) noexcept {
         const Deadline start = runtime.now();
+        if (later(start, Patience::too_long) >= by) return false; // it could cost the deadline
         LeaseClock::duration took{};
         bool waits = true;
         for (int i = 0; waits && i < Patience::yields && took < Patience::too_long; ++i) {
