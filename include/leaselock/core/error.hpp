@@ -64,6 +64,8 @@ enum class errc : int {
     script_missing,
     fence_corrupt,
     fence_overflow,
+    no_majority,
+    same_server,
     server_error,
 };
 
@@ -132,6 +134,8 @@ inline constexpr ErrorRow error_rows[] = {
     {errc::script_missing, condition::not_ready, "script not in the server's cache"},
     {errc::fence_corrupt, condition::unusable, "fence counter holds no number"},
     {errc::fence_overflow, condition::unusable, "fence counter is beyond 2^53"},
+    {errc::no_majority, condition::unreachable, "no majority of the nodes agreed"},
+    {errc::same_server, condition::misuse, "two nodes of the quorum are one server"},
     {errc::server_error, condition::unusable, "server error"},
 };
 

@@ -33,6 +33,8 @@ struct LeaseView {
     std::string_view value;
     std::string_view fence_key; ///< empty without fencing
     std::string_view ttl;       ///< in milliseconds
+    /// Of a quorum, a bit for each node: it may hold the value, and has not been sent its deletion.
+    std::uint32_t* holders = nullptr;
 };
 
 /// The end of one attempt to acquire or to adopt.
