@@ -7,6 +7,7 @@
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/core/runtime.hpp>
 #include <leaselock/lock/detail/quorum_node.hpp>
+#include <leaselock/lock/detail/quorum_question.hpp>
 #include <leaselock/lock/detail/quorum_tally.hpp>
 #include <leaselock/lock/detail/quorum_verbs.hpp>
 #include <leaselock/redis/connection.hpp>
@@ -162,8 +163,8 @@ void Quorum<C>::ask(const Question& question) noexcept {
     }
     find_twins();
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
-        if (question.deletes() && nodes_[i].was_asked()) *question.holders &= ~(1U << i);
-        if (question.kind == Question::Kind::take && nodes_[i].may_hold()) {
+        if (question.deletes() && nodes_[i].ballot().was_asked()) *question.holders &= ~(1U << i);
+        if (question.kind == Question::Kind::take && nodes_[i].ballot().may_hold()) {
             *question.holders |= 1U << i;
         }
         nodes_[i].leave();
@@ -175,7 +176,7 @@ bool Quorum<C>::goes_on(const Question& question) const noexcept {
     bool open = false;
     for (const detail::QuorumNode<C>& node : nodes_) {
         if (node.is_awaited(question)) return true;
-        open = open || node.is_open();
+        open = open || node.ballot().is_open();
     }
     if (!open) return false;
     for (std::size_t item = 0; item < question.items(); ++item) {
@@ -206,7 +207,7 @@ template <class C>
 std::span<const detail::Vote> Quorum<C>::votes(const Question& question, std::size_t item,
                                                detail::VoteList& list) const noexcept {
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
-        list[i] = nodes_[i].vote(item);
+        list[i] = nodes_[i].ballot().vote(item);
         // deleting is right whoever does it; all else counts once for a server
         if ((twins_ >> i & 1U) != 0 && !question.deletes()) {
             list[i] = {Answer::refused, make_error_code(errc::same_server)};
@@ -220,7 +221,7 @@ ServerText Quorum<C>::describe(std::span<const detail::Vote> votes) const noexce
     std::array<std::string_view, detail::most_nodes> words;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
         const bool twin = votes[i].cause == errc::same_server;
-        words[i] = twin ? to_string(errc::same_server) : nodes_[i].words();
+        words[i] = twin ? to_string(errc::same_server) : nodes_[i].ballot().words();
     }
     return detail::describe_votes(votes, std::span{words}.first(votes.size()));
 }

@@ -6,6 +6,7 @@
 #include <leaselock/core/error.hpp>
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/lock/detail/quorum_node.hpp>
+#include <leaselock/lock/detail/quorum_question.hpp>
 #include <leaselock/lock/detail/quorum_tally.hpp>
 #include <leaselock/lock/detail/verbs.hpp>
 #include <leaselock/lock/options.hpp>
@@ -169,8 +170,9 @@ private:
 
     static std::optional<std::chrono::milliseconds> holder_left(const B& nodes) noexcept {
         std::array<std::optional<std::chrono::milliseconds>, most_nodes> left;
-        for (std::size_t i = 0; i < nodes.nodes_.size(); ++i) left[i] = nodes.nodes_[i].left();
-        return majority_left(std::span{left}.first(nodes.nodes_.size()));
+        std::size_t count = 0;
+        for (const QuorumNode<C>& node : nodes.nodes_) left[count++] = node.ballot().left();
+        return majority_left(std::span{left}.first(count));
     }
 };
 
