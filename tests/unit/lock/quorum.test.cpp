@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace leaselock::test {
@@ -742,6 +743,59 @@ TEST_F(QuorumTest, ACallInsideAnothersIsRefused) {
     b.on_start = nullptr;
     EXPECT_TRUE(is(second.try_acquire(), Answer::yes)); // without a dialect of the connection's too
     EXPECT_TRUE(is(first.renew(), Answer::yes));
+}
+
+/// A connection whose address leads elsewhere from one call to the next, as behind a changed name.
+class Rewired {
+public:
+    explicit Rewired(MemoryRedis& server) : way_{&to_.emplace_back(server)} {}
+    void rewire(MemoryRedis& server) { next_ = &to_.emplace_back(server); }
+
+    void call(std::span<const Command> commands, std::span<Reply> replies, Deadline by) noexcept {
+        way_->call(commands, replies, by);
+    }
+    void start(std::span<const Command> commands, Deadline by) noexcept {
+        if (next_ != nullptr) dialect_.reset(); // it connects
+        way_ = next_ != nullptr ? std::exchange(next_, nullptr) : way_;
+        way_->start(commands, by);
+    }
+    bool finish(std::span<Reply> replies) noexcept { return way_->finish(replies); }
+    static void wait_any(std::span<Rewired* const> all, Deadline by) noexcept {
+        std::vector<MemoryConnection*> ways;
+        for (Rewired* const each : all) ways.push_back(each->way_);
+        MemoryConnection::wait_any(ways, by);
+    }
+    Dialect& dialect() noexcept { return dialect_; }
+    friend Runtime& runtime_of(const Rewired& rewired) noexcept {
+        return runtime_of(*rewired.way_);
+    }
+
+private:
+    std::deque<MemoryConnection> to_;
+    MemoryConnection* way_;
+    MemoryConnection* next_ = nullptr;
+    Dialect dialect_;
+};
+
+/// The answers on a stream that turns out to be new count when it is known whose they are: a server that
+/// has said yes for another node already has no second vote.
+TEST_F(ThreeNodes, AConnectionThatComesOutAtAnotherNodesServerHasNoSecondVote) {
+    Rewired a{server(0)}, b{server(1)}, c{server(2)};
+    Quorum nodes{a, b, c};
+    LeaseLock lock{nodes, "k", 10s};
+    ASSERT_TRUE(is(lock.renew(), Answer::yes));
+    server(1).del("k");
+    c.rewire(server(0));
+    const Outcome renewed = lock.renew();
+    EXPECT_TRUE(is(renewed, Answer::unknown, errc::no_majority));
+    EXPECT_EQ(text_of(renewed),
+              "1 of 3 nodes; 2: the key is absent; 3: two nodes of the quorum are one server");
+    LeaseLock next{nodes, "j", 10s, std::defer_lock};
+    EXPECT_TRUE(is(next.try_acquire(), Answer::refused, errc::same_server));
+    EXPECT_EQ(held("j"), "000");
+    c.rewire(server(2)); // and well again
+    EXPECT_TRUE(is(lock.renew(), Answer::yes));
+    EXPECT_TRUE(is(next.try_acquire(), Answer::yes));
 }
 
 } // namespace
