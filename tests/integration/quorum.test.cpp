@@ -455,7 +455,8 @@ TEST_CASE("S2 quorum: a node that restarts with what it had goes on") {
 }
 
 TEST_CASE("S3 quorum: a node that loads its data") {
-    Field field;
+    // about two seconds of loading, in which it answers every few milliseconds
+    Field field{3, {"--loading-process-events-interval-bytes", "1024"}};
     field.meet();
     Guard lock{*field.quorum, key, borne, std::defer_lock};
     REQUIRE(lock.try_acquire());

@@ -4,6 +4,7 @@
 #include <leaselock/core/config.hpp>
 #include <leaselock/core/deadline.hpp>
 #include <leaselock/core/error.hpp>
+#include <leaselock/core/lease_clock.hpp>
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/core/runtime.hpp>
 #include <leaselock/lock/detail/quorum_node.hpp>
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -103,7 +105,13 @@ private:
     /// Puts a question to all nodes, and returns when it is decided.
     void ask(const Question& question) noexcept;
     [[nodiscard]] bool goes_on(const Question& question) const noexcept;
+    [[nodiscard]] bool owes() const noexcept {
+        return std::any_of(nodes_.begin(), nodes_.end(),
+                           [](const auto& node) { return node.tells_what_is_owed(); });
+    }
     void find_twins() noexcept;
+
+    static constexpr std::chrono::milliseconds shortest_linger{1};
 
     /// The votes on one item of the last question, one for each node.
     [[nodiscard]] std::span<const detail::Vote> votes(const Question& question, std::size_t item,
@@ -151,16 +159,22 @@ void Quorum<C>::ask(const Question& question) noexcept {
         nodes_.begin(), nodes_.end(), [](const auto& node) { return !node.is_down(); }));
     const bool dial = up < detail::majority_of(nodes_.size());
     const std::uint32_t owed = question.deletes() ? *question.holders : 0;
-    Deadline now = runtime_->now();
+    const Deadline start = runtime_->now();
+    Deadline now = start;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
         nodes_[i].begin(question, (owed >> i & 1U) != 0, dial, now);
     }
-    while (goes_on(question)) {
-        C::wait_any(connections_, question.by);
+    const auto go_on = [&](Deadline by) noexcept {
+        C::wait_any(connections_, by);
         now = runtime_->now();
         for (detail::QuorumNode<C>& node : nodes_) node.advance(question, now);
-        if (now >= question.by) break;
-    }
+    };
+    while (now < question.by && goes_on(question)) go_on(question.by);
+    // A deletion that is on its way to a silent node gets as long again to go out: connecting takes a
+    // round trip, as the answers of the others did.
+    const Deadline linger = std::min(
+        question.by, later(now, std::max<LeaseClock::duration>(now - start, shortest_linger)));
+    while (now < linger && owes()) go_on(linger);
     find_twins();
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
         if (question.deletes() && nodes_[i].ballot().was_asked()) *question.holders &= ~(1U << i);
@@ -174,9 +188,11 @@ void Quorum<C>::ask(const Question& question) noexcept {
 template <class C>
 bool Quorum<C>::goes_on(const Question& question) const noexcept {
     bool open = false;
+    bool up_and_open = false;
     for (const detail::QuorumNode<C>& node : nodes_) {
         if (node.is_awaited(question)) return true;
         open = open || node.ballot().is_open();
+        up_and_open = up_and_open || (node.ballot().is_open() && !node.is_down());
     }
     if (!open) return false;
     for (std::size_t item = 0; item < question.items(); ++item) {
@@ -186,6 +202,8 @@ bool Quorum<C>::goes_on(const Question& question) const noexcept {
         if (question.kind == Question::Kind::clean_up && tally.yes + tally.no >= tally.majority()) {
             continue;
         }
+        // of a failure each node's own answer is told
+        if (tally.verdict() == detail::Verdict::failed && up_and_open) return true;
         if (tally.verdict() == detail::Verdict::open) return true;
     }
     return false;

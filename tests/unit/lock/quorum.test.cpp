@@ -244,12 +244,14 @@ TEST_F(QuorumTest, AStoppedNodeCostsItsTimeoutOnceAndDelaysNobody) {
         const Deadline start = clock.now();
         EXPECT_TRUE(is(lock.try_acquire(), Answer::yes));
         const auto acquired = clock.now() - start;
+        EXPECT_LE(acquired, 50ms);
         EXPECT_EQ(lock.remaining(), 1s - 12ms - acquired);
         EXPECT_EQ(count_of(recorder.all.empty() ? Outcome{} : lock.renew()), "4/5");
         EXPECT_TRUE(is(lock.unlock(), Answer::yes));
         return clock.now() - start;
     };
-    EXPECT_EQ(cycle(), 50ms); // remaining 938 ms
+    // of 1,000 ms the lease has 938 left; and the deletion for the silent node gets a moment to go out
+    EXPECT_EQ(cycle(), 50ms + 1ms);
     for (int i = 0; i < 100; ++i) {
         EXPECT_EQ(cycle(), 0ms);
         clock.advance(10ms);

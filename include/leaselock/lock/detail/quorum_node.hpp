@@ -66,6 +66,10 @@ public:
         const bool behind = question.deletes() && flight_ == Flight::late;
         return !met_ || (!is_down() && (question.patient || behind));
     }
+    /// Whether a deletion is on its way to it though it is down.
+    [[nodiscard]] bool tells_what_is_owed() const noexcept {
+        return told_what_is_owed_ && flight_ == Flight::asking;
+    }
     [[nodiscard]] const Ballot& ballot() const noexcept { return ballot_; }
     [[nodiscard]] bool is_down() const noexcept { return health_.is_down(); }
     /// Who answers there now; empty when that is not known.
@@ -116,6 +120,7 @@ private:
     // the question of this call
     Ballot ballot_;
     bool owed_ = false;
+    bool told_what_is_owed_ = false;
     bool dial_ = false;
     int rounds_ = 0;
     Outcome stranger_; ///< why it does not say who it is
@@ -130,6 +135,7 @@ template <class C>
 void QuorumNode<C>::begin(const Question& question, bool owed, bool dial, Deadline now) noexcept {
     ballot_.begin();
     owed_ = owed;
+    told_what_is_owed_ = false;
     dial_ = dial;
     rounds_ = 0;
     if (flight_ == Flight::none) next(question, now);
@@ -164,7 +170,8 @@ template <class C>
 void QuorumNode<C>::next(const Question& question, Deadline now) noexcept {
     if (!ballot_.is_open()) return;
     if (!is_down() || owed_) {
-        owed_ = false; // once: it has been told
+        told_what_is_owed_ = owed_ && is_down();
+        owed_ = false; // once
         pending_size_ = question.calls.size();
         for (std::size_t i = 0; i < pending_size_; ++i) pending_[i] = static_cast<std::uint8_t>(i);
         put(question);
