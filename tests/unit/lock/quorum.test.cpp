@@ -341,6 +341,15 @@ TEST_F(ThreeNodes, B71AMinorityIsGivenBackAtOnce) {
     EXPECT_FALSE(lock.try_lock()); // busy is no error
 }
 
+TEST_F(ThreeNodes, B71TheCleanUpWaitsForTheNodeThatHasTheKey) {
+    meet();
+    for (const std::size_t i : {0U, 1U}) server(i).set("k", "another's", 60s);
+    node(2).set_delay(10ms, 10ms);
+    Guard lock = guard();
+    EXPECT_TRUE(is(lock.try_acquire(), Answer::no, errc::busy));
+    EXPECT_EQ(held(), "110");
+}
+
 /// A set that was executed where the reply was lost is deleted too, and the node is told even while it is
 /// silent.
 TEST_F(QuorumTest, N3AMinorityIsGivenBackOnNodesThatDidNotAnswer) {
@@ -623,6 +632,21 @@ TEST_F(QuorumTest, ARenewerKeepsManyWithOneNodeStopped) {
     wire.nodes[1].always(silence);
     clock.advance(3s);
     for (const Guard& lock : locks) EXPECT_EQ(lock.loss(), Loss::expired);
+}
+
+TEST_F(QuorumTest, ARenewerHearsTheSlowNodesToo) {
+    meet();
+    Way wire{cluster};
+    for (std::size_t i = 0; i < 5; ++i) {
+        wire.nodes[i].set_delay(0ms, std::chrono::milliseconds{5 * i});
+    }
+    Renewer renewer{*wire.quorum};
+    Guard lock = guard({.ttl = 3s});
+    ASSERT_TRUE(is(lock.try_acquire(), Answer::yes));
+    renewer.keep(lock);
+    clock.advance(5s);
+    for (const auto& heard : recorder.of(Verb::renew)) EXPECT_EQ(heard.confirmed, 5);
+    EXPECT_GE(recorder.of(Verb::renew).size(), 5U);
 }
 
 TEST_F(QuorumTest, TheGuardsOwnQuorumIsNotTheRenewers) {
