@@ -136,8 +136,11 @@ TEST_CASE("quorum: five nodes cost one round trip, for acquire, renew, release a
     Field field{5};
     const auto check_one = [&](std::size_t commands) {
         for (Node& node : field.nodes) {
-            // the reply that decides may overtake the last request, not the other way round
-            REQUIRE(eventually([&] { return node.proxy.traffic().requests.size() == commands; }));
+            // the slowest answer behind the decision
+            REQUIRE(eventually([&] {
+                const Traffic traffic = node.proxy.traffic();
+                return traffic.requests.size() == commands && traffic.server_bytes != 0;
+            }));
             CHECK(node.proxy.traffic().round_trips == 1);
             CHECK(node.proxy.traffic().connections <= 1);
             node.proxy.reset_traffic();
@@ -321,6 +324,8 @@ TEST_CASE("N5 quorum: SETs that run after the caller gave up are never believed"
     }
     Guard lock{*field.quorum, key, {.ttl = 60s, .timeout = 300ms}, std::defer_lock};
     CHECK(said(lock.try_acquire().answer) == said(Answer::unknown));
+    // the clean-up has been answered by a majority: what comes now comes behind it
+    REQUIRE(eventually([&] { return lock.unlock().cause == errc::not_held; }));
     for (const std::size_t i : {1U, 2U}) {
         CHECK(field.nodes[i].proxy.deliver_held() == 1);
     }
@@ -332,7 +337,7 @@ TEST_CASE("N5 quorum: SETs that run after the caller gave up are never believed"
 TEST_CASE("N8 quorum: an old renewal that arrives late does no harm") {
     Field field;
     field.meet();
-    Guard lock{*field.quorum, key, struck, std::defer_lock};
+    Guard lock{*field.quorum, key, borne, std::defer_lock};
     REQUIRE(lock.try_acquire());
     field.nodes[2].proxy.on_command(key, Fault::hold_request);
     CHECK(said(lock.renew()) == said(Answer::yes));
@@ -391,11 +396,7 @@ TEST_CASE("N17 quorum: CLIENT KILL on all nodes leaves the lease alone") {
     for (Node& node : field.nodes) {
         node.outside.client_kill_normal();
     }
-    Outcome renewed;
-    CHECK(eventually([&] {
-        renewed = lock.renew();
-        return renewed.confirmed == 3;
-    }));
+    CHECK(eventually([&] { return static_cast<bool>(lock.renew()); }));
     CHECK(said(lock.unlock()) == said(Answer::yes));
     CHECK(eventually([&] { return field.held() == "000"; }));
 }
@@ -423,10 +424,12 @@ TEST_CASE("S1 quorum: a node that restarts empty is heard of, and its key is not
     }
     CHECK(has(confirmed_by(3), "of 5 nodes"));
     // all five have answered once it says so of both
-    CHECK(eventually([&] {
-        const std::string text = words_of(lock.renew());
-        return has(text, "2: the key is absent") && has(text, "4: the key is absent");
-    }));
+    CHECK(eventually(
+        [&] {
+            const std::string text = words_of(lock.renew());
+            return has(text, "2: the key is absent") && has(text, "4: the key is absent");
+        },
+        30s));
     CHECK(lock.owns_lock());
     CHECK(field.held() == "10101");
     field.nodes[0].server.kill_hard();
@@ -450,7 +453,7 @@ TEST_CASE("S2 quorum: a node that restarts with what it had goes on") {
         node.server.kill_hard();
         node.server.restart();
     }
-    CHECK(eventually([&] { return lock.renew().confirmed == 3; }));
+    CHECK(eventually([&] { return static_cast<bool>(lock.renew()); }));
     CHECK(said(lock.unlock()) == said(Answer::yes));
 }
 
@@ -480,7 +483,8 @@ TEST_CASE("S3 quorum: a node that loads its data") {
         }));
         CHECK(always);
     }
-    CHECK(eventually([&] { return lock.renew().confirmed == 3; }));
+    REQUIRE(node.outside.pttl(key) < 59'000);
+    CHECK(eventually([&] { return lock.renew() && node.outside.pttl(key) > 59'000; }));
 }
 
 TEST_CASE("S4 quorum: a node that is busy with a script") {

@@ -103,7 +103,7 @@ private:
     [[nodiscard]] Outcome begin() noexcept;
     void end() noexcept { in_call_.store(false, std::memory_order_release); }
     /// Puts a question to all nodes, and returns when it is decided.
-    void ask(const Question& question) noexcept;
+    void ask(Question question) noexcept;
     [[nodiscard]] bool goes_on(const Question& question) const noexcept;
     [[nodiscard]] bool owes() const noexcept {
         return std::any_of(nodes_.begin(), nodes_.end(),
@@ -154,13 +154,14 @@ Outcome Quorum<C>::begin() noexcept {
 }
 
 template <class C>
-void Quorum<C>::ask(const Question& question) noexcept {
+void Quorum<C>::ask(Question question) noexcept {
     const auto up = static_cast<std::size_t>(std::count_if(
         nodes_.begin(), nodes_.end(), [](const auto& node) { return !node.is_down(); }));
     const bool dial = up < detail::majority_of(nodes_.size());
     const std::uint32_t owed = question.deletes() ? *question.holders : 0;
     const Deadline start = runtime_->now();
     Deadline now = start;
+    question.node_time = std::max(question.node_time, question.by - now);
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
         nodes_[i].begin(question, (owed >> i & 1U) != 0, dial, now);
     }

@@ -237,6 +237,34 @@ TEST_F(QuorumTest, AReleaseGoesOutBehindAnUnansweredAcquire) {
     EXPECT_EQ(held(), "00000");
 }
 
+/// Nor is a node left out because its last answer was the slowest: the lock would be on fewer.
+TEST_F(QuorumTest, ASlowNodeIsAskedEveryTime) {
+    meet();
+    node(4).set_delay(15ms, 15ms);
+    Guard lock = guard();
+    for (int i = 0; i < 3; ++i) {
+        ASSERT_TRUE(is(lock.try_acquire(), Answer::yes));
+        EXPECT_TRUE(is(lock.renew(), Answer::yes));
+        clock.advance(15ms);
+        EXPECT_EQ(held(), "11111");
+        EXPECT_EQ(server(4).pttl("k"), 10'000);
+        ASSERT_TRUE(is(lock.unlock(), Answer::yes));
+    }
+}
+
+/// A call that has less time than a node may take says nothing of the node.
+TEST_F(QuorumTest, AShortCallMakesNoNodeDown) {
+    meet();
+    for (const std::size_t i : {3U, 4U}) node(i).set_delay(10ms, 10ms);
+    Guard lock = guard();
+    ASSERT_TRUE(is(lock.try_acquire_for(4ms), Answer::yes));
+    clock.advance(6ms);
+    ASSERT_TRUE(is(lock.unlock(), Answer::yes));
+    ASSERT_TRUE(is(lock.try_acquire(), Answer::yes));
+    clock.advance(10ms);
+    EXPECT_EQ(held(), "11111");
+}
+
 TEST_F(QuorumTest, AStoppedNodeCostsItsTimeoutOnceAndDelaysNobody) {
     node(4).always(silence);
     Guard lock = guard({.ttl = 1s, .timeout = 50ms});

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 
 #include <leaselock/core/config.hpp>
+#include <leaselock/core/deadline.hpp>
 #include <leaselock/core/fixed_text.hpp>
 #include <leaselock/core/lease_clock.hpp>
 #include <leaselock/core/outcome.hpp>
@@ -60,10 +61,11 @@ public:
     }
 
     /// Whether the call stays for it even when decided: at the first meeting, for that is when two nodes
-    /// show to be one server; where the question has to go out behind an unanswered one; by patience.
+    /// show to be one server; where an earlier question is still unanswered, for this one has to go out
+    /// behind it, or a lock would be on fewer nodes than there are; by patience.
     [[nodiscard]] bool is_awaited(const Question& question) const noexcept {
         if (!ballot_.is_open()) return false;
-        const bool behind = question.deletes() && flight_ == Flight::late;
+        const bool behind = flight_ == Flight::late;
         return !met_ || (!is_down() && (question.patient || behind));
     }
     /// Whether a deletion is on its way to it though it is down.
@@ -94,7 +96,7 @@ private:
     }
     [[nodiscard]] Dialect& dialect() noexcept { return find_dialect(*connection_, own_dialect_); }
     void next(const Question& question, Deadline now) noexcept;
-    void put(const Question& question) noexcept;
+    void put(const Question& question, Deadline now) noexcept;
     void ask_for_identity(Flight flight, Deadline by) noexcept;
     void start(Flight flight, std::span<const Command> commands, Deadline by) noexcept;
     [[nodiscard]] bool take_health(Deadline now) noexcept;
@@ -174,17 +176,17 @@ void QuorumNode<C>::next(const Question& question, Deadline now) noexcept {
         owed_ = false; // once
         pending_size_ = question.calls.size();
         for (std::size_t i = 0; i < pending_size_; ++i) pending_[i] = static_cast<std::uint8_t>(i);
-        put(question);
+        put(question, now);
     } else if (health_.may_be_tried(now) || dial_) {
         dial_ = false;
-        ask_for_identity(Flight::probing, question.by);
+        ask_for_identity(Flight::probing, later(now, question.node_time));
     } else {
         ballot_.close(health_.why());
     }
 }
 
 template <class C>
-void QuorumNode<C>::put(const Question& question) noexcept {
+void QuorumNode<C>::put(const Question& question, Deadline now) noexcept {
     std::array<Command, RenewalBatch::limit + 2> commands;
     std::size_t count = 0;
     with_identity_ = !question.deletes() && !dialect().is_identified();
@@ -200,7 +202,7 @@ void QuorumNode<C>::put(const Question& question) noexcept {
             question.calls[pending_[i]].command(dialect(), i == 0 && first_as_text_);
     }
     ballot_.ask();
-    start(Flight::asking, std::span{commands}.first(count), question.by);
+    start(Flight::asking, std::span{commands}.first(count), later(now, question.node_time));
 }
 
 template <class C>
@@ -260,14 +262,14 @@ void QuorumNode<C>::take_answers(const Question& question, Deadline now) noexcep
     pending_size_ = again;
     if (again != 0 && now < question.by && !is_down()) {
         ++rounds_;
-        return put(question);
+        return put(question, now);
     }
     ballot_.set_open(false);
     if (question.deletes() || is_down() || dialect().is_identified()) return;
     if (with_identity_) return ballot_.close(stranger_);
     // The stream is a new one: whose answers these are shows before they count.
     ballot_.set_open(true);
-    ask_for_identity(Flight::vouching, question.by);
+    ask_for_identity(Flight::vouching, later(now, question.node_time));
 }
 
 /// @return how many calls have to be sent again; a reply that asks for it is recorded all the same

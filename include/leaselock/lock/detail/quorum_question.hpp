@@ -21,7 +21,9 @@ struct Question {
     Kind kind;
     std::span<const Command> commands{};
     std::span<ScriptCall> calls{};
-    Deadline by{};
+    Deadline by{}; ///< when the call ends at the latest
+    LeaseClock::duration
+        node_time{}; ///< what a node may take, at least; the call may be over by then
     std::uint32_t* holders = nullptr; ///< see `LeaseView`
     bool patient = false; ///< waits for every node that is not known to be down, decided or not
 

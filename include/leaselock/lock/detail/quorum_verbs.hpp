@@ -43,6 +43,7 @@ struct Verbs<Quorum<C>> {
         const Question question{.kind = Kind::take,
                                 .commands = std::span{commands}.first(waiting ? 2 : 1),
                                 .by = by,
+                                .node_time = lease.timeout,
                                 .holders = lease.holders};
         return take(nodes, question);
     }
@@ -52,15 +53,19 @@ struct Verbs<Quorum<C>> {
                          std::string_view old_value, Deadline by) noexcept {
         ScriptCall swap{
             scripts::compare_and_adopt, lease.key, {}, {old_value, lease.value, lease.ttl}};
-        const Question question{
-            .kind = Kind::take, .calls = {&swap, 1}, .by = by, .holders = lease.holders};
+        const Question question{.kind = Kind::take,
+                                .calls = {&swap, 1},
+                                .by = by,
+                                .node_time = lease.timeout,
+                                .holders = lease.holders};
         return take(nodes, question);
     }
 
     /// compare-and-expire on every node.
     static Outcome renew(B& nodes, Dialect& /*own*/, const LeaseView& lease, Deadline by) noexcept {
         ScriptCall call{scripts::compare_and_expire, lease.key, {}, {lease.value, lease.ttl}};
-        const Question question{.kind = Kind::renew, .calls = {&call, 1}, .by = by};
+        const Question question{
+            .kind = Kind::renew, .calls = {&call, 1}, .by = by, .node_time = lease.timeout};
         return change(nodes, question);
     }
 
@@ -88,8 +93,11 @@ struct Verbs<Quorum<C>> {
     static Outcome release(B& nodes, Dialect& /*own*/, const LeaseView& lease,
                            Deadline by) noexcept {
         ScriptCall call{scripts::compare_and_delete, lease.key, {}, {lease.value}};
-        const Question question{
-            .kind = Kind::release, .calls = {&call, 1}, .by = by, .holders = lease.holders};
+        const Question question{.kind = Kind::release,
+                                .calls = {&call, 1},
+                                .by = by,
+                                .node_time = lease.timeout,
+                                .holders = lease.holders};
         return change(nodes, question);
     }
 
@@ -102,6 +110,7 @@ struct Verbs<Quorum<C>> {
         const Question question{.kind = Kind::clean_up,
                                 .calls = {&call, 1},
                                 .by = by,
+                                .node_time = lease.timeout,
                                 .holders = lease.holders,
                                 .patient = true};
         return change(nodes, question);
