@@ -322,10 +322,21 @@ TEST_CASE("N5 quorum: SETs that run after the caller gave up are never believed"
     for (const std::size_t i : {1U, 2U}) {
         field.nodes[i].proxy.on_command("SET", Fault::hold_request);
     }
+    const auto deletions = [](Node& node) {
+        const auto requests = node.proxy.traffic().requests;
+        return std::count_if(requests.begin(), requests.end(), [](const auto& words) {
+            return words.size() > 3 && words[0].starts_with("EVAL") && words[3] == key;
+        });
+    };
     Guard lock{*field.quorum, key, {.ttl = 60s, .timeout = 300ms}, std::defer_lock};
     CHECK(said(lock.try_acquire().answer) == said(Answer::unknown));
-    // the clean-up has been answered by a majority: what comes now comes behind it
-    REQUIRE(eventually([&] { return lock.unlock().cause == errc::not_held; }));
+    // the deletion has been there before what comes now
+    Guard next{*field.quorum, "lock:next", borne, std::defer_lock};
+    REQUIRE(eventually([&] {
+        static_cast<void>(next.try_acquire());
+        static_cast<void>(next.unlock());
+        return deletions(field.nodes[1]) != 0 && deletions(field.nodes[2]) != 0;
+    }));
     for (const std::size_t i : {1U, 2U}) {
         CHECK(field.nodes[i].proxy.deliver_held() == 1);
     }
@@ -339,11 +350,18 @@ TEST_CASE("N8 quorum: an old renewal that arrives late does no harm") {
     field.meet();
     Guard lock{*field.quorum, key, borne, std::defer_lock};
     REQUIRE(lock.try_acquire());
+    REQUIRE(eventually([&] { return field.held() == "111"; }));
     field.nodes[2].proxy.on_command(key, Fault::hold_request);
     CHECK(said(lock.renew()) == said(Answer::yes));
     CHECK(said(lock.unlock()) == said(Answer::yes));
     field.nodes[2].proxy.deliver_held();
-    CHECK(eventually([&] { return field.held() == "000"; }));
+    // the silent node is told with the next call at the latest
+    Guard next{*field.quorum, "lock:next", borne, std::defer_lock};
+    CHECK(eventually([&] {
+        static_cast<void>(next.try_acquire());
+        static_cast<void>(next.unlock());
+        return field.held() == "000";
+    }));
 }
 
 TEST_CASE("N9 quorum: replies that drip") {

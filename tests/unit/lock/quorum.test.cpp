@@ -451,6 +451,18 @@ TEST_F(QuorumTest, MixedFailuresListEachNodesOwnAnswer) {
     EXPECT_EQ(held(), "01000");
 }
 
+/// Two that refuse the connection decide it at once; the third is heard all the same.
+TEST_F(ThreeNodes, AFailureWaitsForTheAnswersThatItLists) {
+    meet();
+    node(0).set_delay(5ms, 5ms);
+    node(1).go_down();
+    node(2).go_down();
+    Guard lock = guard();
+    EXPECT_EQ(text_of(lock.try_acquire()),
+              "1 of 3 nodes; 2: Connection refused; 3: Connection refused");
+    EXPECT_EQ(held(), "000");
+}
+
 TEST_F(ThreeNodes, AnIncurableCauseOfAMajorityEndsTheWait) {
     meet();
     const Fault denied{Fault::error, "NOAUTH Authentication required."};
