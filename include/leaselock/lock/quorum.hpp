@@ -121,8 +121,8 @@ private:
     std::vector<C*> connections_;
     std::string_view complaint_;
     std::vector<detail::QuorumNode<C>> nodes_;
-    Runtime* runtime_;
-    ProcessId process_;
+    Runtime* runtime_ = nullptr;
+    ProcessId process_ = 0;
     std::atomic<bool> in_call_{false};
     std::uint32_t twins_ = 0; ///< nodes that are the same server as one before them
 };

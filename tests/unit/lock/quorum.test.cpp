@@ -514,6 +514,20 @@ TEST_F(QuorumTest, NodesMayDifferInWhatTheyKnow) {
     EXPECT_EQ(held(), "00000");
 }
 
+/// What is known not to be there is not given up a second time.
+TEST_F(ThreeNodes, AnErrorOfTheOldDialectIsFinal) {
+    for (MemoryRedis& each : cluster.servers) each.set_lacks_getex(true);
+    meet();
+    Guard lock = guard();
+    ASSERT_TRUE(is(lock.try_acquire(), Answer::yes));
+    way.reset_counters();
+    for (MemoryConnection& each : way.nodes) {
+        each.on("EVALSHA", {Fault::error, "ERR Unknown Redis command called from script"});
+    }
+    EXPECT_TRUE(is(lock.renew(), Answer::refused, errc::unknown_command));
+    EXPECT_THAT(way.calls(), Each(1U));
+}
+
 // --- waiting
 
 TEST_F(QuorumTest, WaitsUntilAMajorityIsFree) {
