@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: MIT
 
 #include <leaselock/core/config.hpp>
+#include <leaselock/core/detail/linux.hpp>
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -212,6 +214,20 @@ public:
     const detail::ErrorRow* const row = detail::find_error_row(static_cast<int>(code));
     return row != nullptr ? row->text : std::string_view{"unknown error"};
 }
+
+namespace detail {
+
+/// The message of a code of ours or of the system's, without an allocation; empty for any other.
+/// @param buffer may be used for it, and outlives it
+inline std::string_view message_of(const std::error_code& code, std::span<char> buffer) noexcept {
+    if (is_ours(code)) return to_string(static_cast<errc>(code.value()));
+    if (code.category() != std::system_category() && code.category() != std::generic_category()) {
+        return {};
+    }
+    return system_error_text(code.value(), buffer);
+}
+
+} // namespace detail
 
 /// The category of this library's codes. Its objects are compared by name, not by address.
 inline const std::error_category& error_category() noexcept {

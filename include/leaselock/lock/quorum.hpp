@@ -37,6 +37,9 @@ inline namespace LEASELOCK_ABI {
 /// that it is. An acquisition that fails is deleted by its token on every node, those that did not
 /// answer included.
 ///
+/// A call goes out to every node that is not down, to one that has yet to answer an earlier call behind
+/// that answer, and leaves the slowest answers to be read by the next call.
+///
 /// A node that does not answer costs its timeout at most once: from then on it is down, and is only asked
 /// who it is, at growing intervals and without being waited for, until it answers. `Outcome::confirmed`
 /// tells how many nodes said yes, `Outcome::text` what each of the others said.
@@ -54,6 +57,8 @@ inline namespace LEASELOCK_ABI {
 /// It takes an odd number of connections of one type, from 3 to 15, all different and of one runtime;
 /// else every call answers unsent, `errc::invalid_argument`. The connections outlive it, and nobody else
 /// uses them: it leaves calls under way on them. A renewer takes a quorum of its own.
+///
+/// It takes about 22 KiB a node, once: no call allocates.
 ///
 /// Thread-safety: one thread at a time, whatever its connections allow; a call that finds another
 /// thread's under way is unsent, `errc::in_use`. In a forked child it starts afresh, as far as its

@@ -13,11 +13,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
-#include <new>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <system_error>
 
@@ -156,33 +153,14 @@ majority_left(std::span<const std::optional<std::chrono::milliseconds>> left) no
     return known[wanted - 1];
 }
 
-/// The message of any code. A system's may take memory: without it, the number.
-template <std::size_t N>
-void append_message(FixedText<N>& text, const std::error_code& code) noexcept {
-    if (is_ours(code)) {
-        text.append(to_string(static_cast<errc>(code.value())));
-        return;
-    }
-#if LEASELOCK_EXCEPTIONS
-    try {
-        text.append(code.message());
-    } catch (const std::bad_alloc&) {
-        text.append("system error ");
-        append_number(text, code.value());
-    }
-#else
-    text.append(code.message());
-#endif
-}
-
 /// What one node said, in words: the server's own line where it refused, else who and why.
 [[nodiscard]] inline ServerText answer_in_words(const Vote& vote, std::string_view words) noexcept {
     ServerText text;
     if (vote.open) return text.append("no answer yet");
     if (vote.answer == Answer::refused && !words.empty()) return text.append(words);
     if (vote.answer != Answer::no && !words.empty()) text.append(words).append(" ");
-    append_message(text, vote.cause);
-    return text;
+    std::array<char, 64> buffer{};
+    return text.append(message_of(vote.cause, buffer));
 }
 
 /// How many said yes, and the answer of each node that did not, in one line: each gets its share of
