@@ -17,4 +17,5 @@
 #include <leaselock/lock/lease.hpp>
 #include <leaselock/lock/lease_lock.hpp>
 #include <leaselock/lock/options.hpp>
+#include <leaselock/lock/quorum.hpp>
 #include <leaselock/lock/renewer.hpp>

@@ -4,6 +4,7 @@
 #include "support/redis_cluster.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <fstream>
 #include <sstream>
 
@@ -119,6 +120,33 @@ TEST_CASE("S17: the README's permissions for a lock are enough for all that is d
     const Outcome outcome = elsewhere.try_acquire();
     CHECK(said(outcome) == said(Answer::refused, errc::no_permission));
     CHECK_FALSE(server.outside.exists("elsewhere:a"));
+}
+
+TEST_CASE("S17: a quorum needs +info, and says so where it lacks") {
+    const auto try_with = [](const Rules& rules) {
+        std::deque<GuardedServer> servers;
+        std::deque<HiredisConnection> ways;
+        for (int i = 0; i < 3; ++i) {
+            ways.emplace_back(servers.emplace_back(rules).url());
+        }
+        Quorum nodes{ways[0], ways[1], ways[2]};
+        LeaseLock lock{nodes, key, {.ttl = 60s, .timeout = 20s}, std::defer_lock};
+        const Outcome outcome = lock.try_acquire();
+        if (outcome) {
+            CHECK(said(lock.renew()) == said(Answer::yes));
+            CHECK(said(lock.unlock()) == said(Answer::yes));
+        }
+        for (GuardedServer& server : servers) {
+            CHECK(eventually([&] { return !server.outside.exists(key); }));
+        }
+        return outcome;
+    };
+    CHECK(rules_for("quorum") == Rules{"+info"});
+    CHECK(said(try_with(rules_for("lock") + rules_for("quorum"))) == said(Answer::yes));
+    const Outcome denied = try_with(rules_for("lock"));
+    CHECK(said(denied) == said(Answer::refused, errc::script_not_permitted));
+    CHECK(denied.cause == condition::denied);
+    CHECK(has(words_of(denied), "0 of 3 nodes; 1: ERR "));
 }
 
 TEST_CASE("S17: each permission for a lock that is missing shows in the verb that needs it") {

@@ -59,6 +59,24 @@ void in_memory() {
     expect(b.owns_lock() && b.unlock().answer == Answer::yes, "the owner unlocks");
 }
 
+void over_a_quorum() {
+    leaselock::testing::ManualRuntime runtime;
+    leaselock::testing::MemoryRedis servers[3]{leaselock::testing::MemoryRedis{runtime},
+                                               leaselock::testing::MemoryRedis{runtime},
+                                               leaselock::testing::MemoryRedis{runtime}};
+    MemoryConnection a{servers[0]};
+    MemoryConnection b{servers[1]};
+    MemoryConnection c{servers[2]};
+    leaselock::Quorum nodes{a, b, c};
+    leaselock::LeaseLock lock{nodes, "key", 10s, std::defer_lock};
+    c.go_down();
+    expect(lock.try_acquire().answer == Answer::yes, "two of three are a majority");
+    expect(lock.renew().confirmed == 2, "and renew");
+    b.go_down();
+    expect(lock.renew().answer == Answer::unknown, "one is none");
+    expect(lock.owns_lock(), "and no loss");
+}
+
 void over_hiredis() {
     leaselock::Endpoint endpoint;
     expect(!leaselock::Endpoint::parse("http://127.0.0.1", endpoint),
@@ -99,6 +117,7 @@ void over_tls() {
 
 int main() {
     in_memory();
+    over_a_quorum();
     over_hiredis();
     through_sentinel();
     over_tls();

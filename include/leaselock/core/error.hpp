@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: MIT
 
 #include <leaselock/core/config.hpp>
+#include <leaselock/core/detail/linux.hpp>
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -68,6 +70,8 @@ enum class errc : int {
     script_missing,
     fence_corrupt,
     fence_overflow,
+    no_majority,
+    same_server,
     server_error,
 };
 
@@ -140,6 +144,8 @@ inline constexpr ErrorRow error_rows[] = {
     {errc::script_missing, condition::not_ready, "script not in the server's cache"},
     {errc::fence_corrupt, condition::unusable, "fence counter holds no number"},
     {errc::fence_overflow, condition::unusable, "fence counter is beyond 2^53"},
+    {errc::no_majority, condition::unreachable, "no majority of the nodes agreed"},
+    {errc::same_server, condition::misuse, "two nodes of the quorum are one server"},
     {errc::server_error, condition::unusable, "server error"},
 };
 
@@ -216,6 +222,20 @@ public:
     const detail::ErrorRow* const row = detail::find_error_row(static_cast<int>(code));
     return row != nullptr ? row->text : std::string_view{"unknown error"};
 }
+
+namespace detail {
+
+/// The message of a code of ours or of the system's, without an allocation; empty for any other.
+/// @param buffer may be used for it, and outlives it
+inline std::string_view message_of(const std::error_code& code, std::span<char> buffer) noexcept {
+    if (is_ours(code)) return to_string(static_cast<errc>(code.value()));
+    if (code.category() != std::system_category() && code.category() != std::generic_category()) {
+        return {};
+    }
+    return system_error_text(code.value(), buffer);
+}
+
+} // namespace detail
 
 /// The category of this library's codes. Its objects are compared by name, not by address.
 inline const std::error_category& error_category() noexcept {

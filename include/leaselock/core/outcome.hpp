@@ -74,8 +74,12 @@ using ServerText = FixedText<280>;
 /// What a verb has to say: the answer, its cause, and the words of whoever refused.
 struct Outcome {
     Answer answer = Answer::unsent;
-    std::error_code cause{}; ///< none when the answer is yes
-    ServerText text{}; ///< the server's error line; for a bad argument, which one and its limit
+    std::uint8_t confirmed = 0; ///< of a quorum: how many nodes had said yes …
+    std::uint8_t nodes = 0;     ///< … of how many; 0 otherwise
+    std::error_code cause{};    ///< none when the answer is yes
+    /// The server's error line; for a bad argument, which one and its limit; of a quorum, what each
+    /// node that did not say yes said.
+    ServerText text{};
 
     Outcome() noexcept = default;
     Outcome(Answer a, std::error_code c = {}, std::string_view t = {}) noexcept

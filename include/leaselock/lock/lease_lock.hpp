@@ -229,6 +229,10 @@ public:
     /// The fencing token of the lease, above all earlier ones of the key; 0 without fencing, or without
     /// a lease.
     [[nodiscard]] std::uint64_t fencing_token() const noexcept {
+        static_assert(
+            std::same_as<options_type, Options>,
+            "a quorum has no fencing tokens: counters of independent nodes do not form one "
+            "order");
         return owns_lock() ? record()->fencing_token : 0;
     }
 
@@ -239,7 +243,8 @@ private:
     static Record::Handle make_record(B& backend, std::string_view key,
                                       const options_type& options) {
         (void)Record::stopped_token();
-        Record::Handle record = Record::make(detail::find_runtime(backend), key, options);
+        Record::Handle record =
+            Record::make(detail::find_runtime(backend), key, detail::as_options(options));
         if (record) return record;
 #if LEASELOCK_EXCEPTIONS
         throw std::bad_alloc{};

@@ -42,6 +42,38 @@ struct Options {
     std::chrono::milliseconds wait_cap{500};
 };
 
+template <class C>
+class Quorum;
+
+namespace detail {
+
+/// Stands where `fencing` stands among the options of a single Redis, to say why it is not there.
+struct NoFencing {
+    constexpr NoFencing() noexcept = default;
+    template <class T>
+    constexpr NoFencing(T /*wanted*/) noexcept {
+        static_assert(sizeof(T) == 0,
+                      "a quorum has no fencing tokens: counters of independent nodes "
+                      "do not form one order");
+    }
+};
+
+} // namespace detail
+
+/// How a lock is taken and held on a quorum; as `Options`, but without fencing.
+struct QuorumOptions {
+    std::chrono::milliseconds ttl{30'000};
+    /// Not to be had: it does not compile.
+    [[no_unique_address]] detail::NoFencing fencing{};
+    std::string_view owner{};
+    /// How long the nodes, all at once, may take to answer one call; far below the ttl.
+    std::chrono::milliseconds timeout{50};
+    std::optional<std::chrono::milliseconds> margin{};
+    Observer* observer = nullptr;
+    std::chrono::milliseconds wait_floor{10};
+    std::chrono::milliseconds wait_cap{500};
+};
+
 namespace detail {
 
 /// Which options a guard over `B` takes; asks nothing of `B`, which may be incomplete.
@@ -49,6 +81,22 @@ template <class B>
 struct OptionsOf {
     using type = Options;
 };
+template <class C>
+struct OptionsOf<Quorum<C>> {
+    using type = QuorumOptions;
+};
+
+constexpr const Options& as_options(const Options& options) noexcept { return options; }
+constexpr Options as_options(const QuorumOptions& options) noexcept {
+    return {.ttl = options.ttl,
+            .fencing = false,
+            .owner = options.owner,
+            .timeout = options.timeout,
+            .margin = options.margin,
+            .observer = options.observer,
+            .wait_floor = options.wait_floor,
+            .wait_cap = options.wait_cap};
+}
 
 /// The first thing that is wrong with what a guard was made of.
 enum class Flaw : std::uint8_t {

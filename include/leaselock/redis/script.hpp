@@ -110,6 +110,10 @@ inline constexpr Script compare_and_fence{
     "+getex +time +get +set",
 };
 
+/// No keys: the id that a server draws when it starts. It is asked once per connect, as text.
+inline constexpr std::string_view run_id =
+    "return string.match(redis.call('info','server'),'run_id:(%x+)')";
+
 } // namespace scripts
 // clang-format on
 } // namespace LEASELOCK_ABI

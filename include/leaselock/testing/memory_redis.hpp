@@ -10,6 +10,7 @@
 #include <leaselock/testing/memory_reply.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -46,7 +47,7 @@ struct MemoryBatch {
 ///
 /// It knows SET, GET, GETEX, GETRANGE, PTTL, DEL, EXISTS, PEXPIRE (without its options), PERSIST,
 /// RENAME, TIME, PING, SELECT 0, FLUSHALL, SCRIPT LOAD, EXISTS and FLUSH, and EVAL and EVALSHA of the
-/// library's own scripts. Keys expire by the clock of the runtime; nothing happens by itself.
+/// library's own scripts (the run id's as EVAL). Keys expire by the clock of the runtime; nothing happens by itself.
 /// Thread-safety: any number of threads.
 class MemoryRedis {
 public:
@@ -54,7 +55,7 @@ public:
     static constexpr std::chrono::seconds epoch{1'700'000'000};
 
     /// The runtime outlives the server.
-    explicit MemoryRedis(Runtime& runtime) noexcept : runtime_(runtime) {}
+    explicit MemoryRedis(Runtime& runtime) noexcept : runtime_(runtime) { draw_run_id(); }
     MemoryRedis(const MemoryRedis&) = delete;
     MemoryRedis& operator=(const MemoryRedis&) = delete;
 
@@ -122,6 +123,12 @@ private:
     void run_arrivals(Deadline now) const;
     MemoryReply run(Deadline time, std::uint64_t connection,
                     std::span<const std::string_view> argv) const;
+    /// Another one for each start of each server, as 40 hex digits.
+    void draw_run_id() {
+        static std::atomic<std::uint64_t> starts{0};
+        const std::string digits = std::to_string(++starts);
+        state_.run_id = std::string(40 - digits.size(), '0') + digits;
+    }
 
     Runtime& runtime_;
     mutable std::mutex mutex_;
@@ -244,6 +251,7 @@ inline void MemoryRedis::restart(Restart how) {
     detail::MemoryState& state = at_now();
     arrivals_.clear();
     state.scripts.clear();
+    draw_run_id();
     if (how == Restart::forgetting) state.keys.clear();
 }
 

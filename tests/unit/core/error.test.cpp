@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <ios>
 #include <set>
 #include <string>
 #include <system_error>
@@ -111,6 +113,20 @@ TEST(Error, NamesAndMessages) {
     }
     EXPECT_EQ(leaselock::condition_category().message(99), "unknown condition");
     EXPECT_EQ(make_error_condition(errc::busy).message(), "held by another");
+}
+
+TEST(Error, MessagesWithoutAnAllocation) {
+    std::array<char, 64> buffer{};
+    const auto text = [&](const std::error_code& code) {
+        return std::string{leaselock::detail::message_of(code, buffer)};
+    };
+    EXPECT_EQ(text(make_error_code(errc::busy)), "held by another");
+    for (const std::errc e : {std::errc::connection_refused, std::errc::timed_out}) {
+        EXPECT_EQ(text(std::make_error_code(e)), std::make_error_code(e).message());
+        const std::error_code system{static_cast<int>(e), std::system_category()};
+        EXPECT_EQ(text(system), system.message());
+    }
+    EXPECT_EQ(text(std::make_error_code(std::io_errc::stream)), "");
 }
 
 } // namespace

@@ -52,13 +52,15 @@ struct Recorder final : Observer {
         std::chrono::nanoseconds remaining;
         std::string owner;
         std::string fingerprint;
+        int confirmed;
     };
 
     void on_event(const Event& event) noexcept override {
         const std::lock_guard lock{mutex};
         all.push_back({event.verb, std::string{event.key}, event.outcome.answer,
                        event.outcome.cause, std::string{event.outcome.text.view()}, event.elapsed,
-                       event.remaining, std::string{event.owner}, std::string{event.fingerprint}});
+                       event.remaining, std::string{event.owner}, std::string{event.fingerprint},
+                       event.outcome.confirmed});
     }
     /// All that was heard of a verb.
     std::vector<Heard> of(Verb verb) const {

@@ -8,7 +8,10 @@
 #include <climits>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <ctime>
+#include <span>
+#include <string_view>
 #include <system_error>
 
 #include <csignal>
@@ -28,6 +31,16 @@ namespace detail {
 inline constexpr std::int64_t ns_per_s = 1'000'000'000;
 
 inline std::error_code last_system_error() noexcept { return {errno, std::system_category()}; }
+
+// what the two forms of strerror_r give back
+inline const char* chosen_text(const char* gnu, const char* /*buffer*/) noexcept { return gnu; }
+inline const char* chosen_text(int posix, const char* buffer) noexcept {
+    return posix == 0 ? buffer : "unknown error";
+}
+/// The system's words for an error number, without an allocation. The buffer may or may not be used.
+inline std::string_view system_error_text(int number, std::span<char> buffer) noexcept {
+    return chosen_text(::strerror_r(number, buffer.data(), buffer.size()), buffer.data());
+}
 
 inline std::int64_t boot_time_ns() noexcept {
     timespec t{};

@@ -59,7 +59,8 @@ public:
 
 private:
     [[nodiscard]] LeaseView view() const noexcept {
-        return {record_->key(), record_->value(), record_->fence_key(), record_->ttl_text()};
+        return {record_->key(),      record_->value(),  record_->fence_key(),
+                record_->ttl_text(), &record_->holders, record_->timeout()};
     }
     static Deadline deadline_at(Record& record, Deadline now) noexcept;
     static void announce_loss(Record& record) noexcept;

@@ -129,6 +129,7 @@ public:
         stop_ = std::stop_source{std::nostopstate};
         fencing_token = 0;
         release_unanswered = false;
+        holders = 0;
     }
     [[nodiscard]] LeaseTerm& term() noexcept { return term_; }
     [[nodiscard]] const LeaseTerm& term() const noexcept { return term_; }
@@ -184,6 +185,7 @@ public:
 
     Trace trace = Trace::none;
     bool release_unanswered = false; ///< an earlier release may have deleted the key
+    std::uint32_t holders = 0;       ///< see `LeaseView`
     std::uint64_t fencing_token = 0;
     Keeper* keeper = nullptr; ///< the renewer, while it keeps this lease
 

@@ -33,6 +33,10 @@ struct LeaseView {
     std::string_view value;
     std::string_view fence_key; ///< empty without fencing
     std::string_view ttl;       ///< in milliseconds
+    /// Of a quorum, a bit for each node: it may hold the value, and has not been sent its deletion.
+    std::uint32_t* holders = nullptr;
+    /// Of a quorum: what a node may take to answer, where the call ends sooner.
+    std::chrono::milliseconds timeout{};
 };
 
 /// The end of one attempt to acquire or to adopt.

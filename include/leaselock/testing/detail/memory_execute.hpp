@@ -34,6 +34,9 @@ inline MemoryReply run_script(MemoryState& state, Words argv, bool by_sha) {
         return MemoryReply::failure("ERR Number of keys can't be greater than number of args");
     }
     if (*count < 0) return MemoryReply::failure("ERR Number of keys can't be negative");
+    if (!by_sha && argv[1] == scripts::run_id) {
+        return MemoryReply::of(MemoryReply::string, state.run_id);
+    }
     if (by_sha && !state.scripts.contains(sha1)) return MemoryReply::failure(no_script);
     const KnownScript known =
         by_sha ? find_script(sha1, &ScriptText::sha1) : find_script(argv[1], &ScriptText::text);

@@ -60,6 +60,7 @@ struct MemoryState {
     Keyspace keys{};
     std::set<std::string, std::less<>> scripts{}; ///< SHA-1s in the cache
     std::int64_t now_us = 0;
+    std::string run_id{};
     bool lacks_getex = false;
     bool read_only = false;
     bool out_of_memory = false;
