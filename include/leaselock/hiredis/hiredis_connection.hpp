@@ -217,7 +217,7 @@ inline bool HiredisConnection::advance(std::span<Reply> replies) noexcept {
     case detail::Progress::done: break;
     }
     // demoted: the next connect looks for the master anew, where a resolver or a name leads to it
-    if (detail::is_from_replica(replies)) stream_.close();
+    if (exchange_.from_replica()) stream_.close();
     return true;
 }
 

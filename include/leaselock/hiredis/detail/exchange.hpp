@@ -14,7 +14,6 @@
 
 #include <poll.h>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -32,12 +31,6 @@ namespace detail {
     return cause == errc::read_only || cause == errc::master_down ||
            cause == errc::too_few_replicas;
 }
-[[nodiscard]] inline bool is_from_replica(std::span<const Reply> replies) noexcept {
-    return std::any_of(replies.begin(), replies.end(), [](const Reply& reply) {
-        return reply.kind == Reply::error && is_from_replica(cause_of(reply.text.view()));
-    });
-}
-
 /// A batch of commands and their replies over one stream. It never waits: it goes on as far as the
 /// kernel lets it.
 class Exchange {
@@ -49,6 +42,7 @@ public:
         answered_ = 0;
         broken_ = false;
         turned_away_ = false;
+        from_replica_ = false;
         abandoned_ = false;
         return out_.write(commands);
     }
@@ -86,6 +80,8 @@ public:
     }
     [[nodiscard]] bool is_broken() const noexcept { return broken_; }
     [[nodiscard]] std::size_t answered() const noexcept { return answered_; }
+    /// Whether one of the answers proves that the server is no master, or may not be one any more.
+    [[nodiscard]] bool from_replica() const noexcept { return from_replica_; }
     [[nodiscard]] const Failure& failure() const noexcept { return failure_; }
 
     /// Gives every command without a reply its verdict.
@@ -155,6 +151,9 @@ private:
                 return fail(make_error_code(errc::protocol_error), "a reply before its command");
             }
             ++answered_;
+            if (reply.kind == Reply::error) {
+                from_replica_ = from_replica_ || is_from_replica(cause_of(reply.text.view()));
+            }
             if (stream.fresh) {
                 stream.fresh = false;
                 turned_away_ = is_turned_away(reply);
@@ -185,6 +184,7 @@ private:
     std::size_t answered_ = 0;
     bool broken_ = false;
     bool turned_away_ = false;
+    bool from_replica_ = false;
     bool abandoned_ = false;
     Failure failure_;
     Reply surplus_; ///< takes what the caller has no room for
