@@ -148,6 +148,7 @@ void SimulatedConnection::call(std::span<const Command> commands, std::span<Repl
                                Deadline deadline, bool shared) noexcept {
     World& world = network_.world;
     const Time by = deadline.time_since_epoch().count();
+    const Time asked = world.now();
     const auto unsent = [&](std::error_code why) {
         for (Reply& reply : replies) reply.set_unsent(why);
     };
@@ -169,6 +170,8 @@ void SimulatedConnection::call(std::span<const Command> commands, std::span<Repl
         auto line = world.line("send");
         line.put_unsigned("id", exchange->ids.back()).put("verb", deed.verb).put("key", deed.key);
         line.put("token", deed.token).put("heir", deed.heir).put("to", stream_->server->name());
+        if (deed.ttl != 0) line.put("ttl", deed.ttl);
+        line.put("asked", asked);
     }
     network_.send(link_, exchange);
     const bool answered = world.wait_until(exchange->over, 0, by);

@@ -94,8 +94,9 @@ Plan draw_plan(std::uint64_t seed) {
     plan.kept = random.pick(shares);
     plan.shared = random.pick(shares);
     plan.waiting = random.pick(shares);
-    plan.latency = random.chance(800) ? random.between(50 * us, 2 * ms)
-                                      : random.between(ms, plan.ttl_ms * ms / 20);
+    // at its slowest, there and back still fits into the timeout
+    plan.latency = random.chance(800) ? random.between(50 * us, ms)
+                                      : random.between(ms, plan.timeout_ms * ms / 10);
     const std::vector<Kind> some = draw_kinds(random, plan.lacks_getex);
     bool failed_over = false;
     for (std::uint64_t count = some.empty() ? 0 : random.below(13); count != 0; --count) {

@@ -145,6 +145,7 @@ void Simulation::run_client(std::size_t number, bool shared, Random random) {
 void Simulation::start_probe() {
     Machine& machine = machines_.back();
     machine.process = &world_.start_process("probe", machine.clock);
+    links_.back().latency = 100 * us; // it is to measure the lock, not the way there
     world_.start_thread(*machine.process, [this] {
         SimulatedConnection redis{network_, links_.back()};
         std::optional<Renewer<SimulatedConnection>> none;
@@ -181,10 +182,13 @@ void Simulation::heal() {
 void Simulation::begin(const Fault& fault) {
     if (fault.at >= plan_.horizon) return;
     const bool at_client = fault.kind <= Kind::lie;
-    auto line = world_.line("world", "fault");
-    line.put("kind", to_string(fault.kind)).put("lasts", fault.span);
-    line.put("breaks", breaks_exclusion(fault.kind) ? "exclusion" : "");
-    if (at_client) line.put("target", "c" + std::to_string(fault.target));
+    // Of what breaks exclusion, only a failover is more than a moment
+    const bool a_moment = breaks_exclusion(fault.kind) && fault.kind != Kind::failover;
+    world_.line("world", "fault")
+        .put("kind", to_string(fault.kind))
+        .put("lasts", a_moment ? 0 : fault.span)
+        .put("breaks", breaks_exclusion(fault.kind) ? "exclusion" : "")
+        .put("target", at_client ? "c" + std::to_string(fault.target) : std::string{});
     if (!at_client) return begin_at_server(fault);
     if (Process* const process = machines_[fault.target].process) begin_at_client(fault, *process);
 }
