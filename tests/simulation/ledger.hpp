@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 
 #include "simulation/checker.hpp"
+#include "simulation/clock.hpp"
 #include "simulation/history.hpp"
-#include "simulation/world.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -2,8 +2,8 @@
 
 #include "simulation/plan.hpp"
 
+#include "simulation/clock.hpp"
 #include "simulation/random.hpp"
-#include "simulation/world.hpp"
 
 #include <algorithm>
 #include <array>

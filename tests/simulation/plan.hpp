@@ -1,7 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: MIT
 
-#include "simulation/world.hpp"
+#include "simulation/clock.hpp"
 
 #include <cstddef>
 #include <cstdint>

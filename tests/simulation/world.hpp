@@ -1,6 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: MIT
 
+#include "simulation/clock.hpp"
 #include "simulation/fiber.hpp"
 #include "simulation/history.hpp"
 #include "simulation/random.hpp"
@@ -20,28 +21,6 @@
 #include <vector>
 
 namespace leaselock::simulation {
-
-inline constexpr Time us = 1'000;
-inline constexpr Time ms = 1'000'000;
-inline constexpr Time s = 1'000'000'000;
-
-/// A clock that starts anywhere, and runs a little too fast or too slow.
-struct Clock {
-    Time offset = 0;
-    std::int64_t ppm = 0;
-
-    [[nodiscard]] constexpr Time at(Time time) const noexcept {
-        return offset + time + time * ppm / 1'000'000;
-    }
-    /// The first moment of the run at which this clock says `reading`, or more.
-    [[nodiscard]] constexpr Time when(Time reading) const noexcept {
-        const std::int64_t rate = 1'000'000 + ppm;
-        const Time span = reading - offset;
-        Time time = span / rate * 1'000'000 + span % rate * 1'000'000 / rate - 2;
-        while (at(time) < reading) ++time;
-        return time;
-    }
-};
 
 struct Thread;
 
