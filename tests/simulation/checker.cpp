@@ -61,7 +61,8 @@ Findings check(std::string_view history, const Tolerance& tolerance) {
     if (!history.empty()) {
         ++report.line;
         report.add(Rule::form,
-                   "not a line: " + std::string{history.substr(0, history.find('\n')).substr(0, 80)});
+                   "not a line: " +
+                       std::string{history.substr(0, history.find('\n')).substr(0, 80)});
     }
     servers.end();
     holders.end();

@@ -36,8 +36,8 @@ struct Violation {
 /// How exact the lines of a history are. A simulation writes down when things happen; real processes
 /// do so a little earlier or later.
 struct Tolerance {
-    Time slack = 0;                ///< of the time of a line
-    Time bound = 50'000'000;       ///< that a call, or a signal, may come later
+    Time slack = 0;          ///< of the time of a line
+    Time bound = 50'000'000; ///< that a call, or a signal, may come later
 };
 
 /// What was seen, so that one knows that there was something to see.
@@ -47,10 +47,10 @@ struct Counts {
     std::uint64_t renewals = 0;
     std::uint64_t losses = 0;
     std::uint64_t signals = 0;
-    std::uint64_t unknown = 0;       ///< attempts without an answer
-    std::uint64_t ghosts = 0;        ///< those that had been executed
+    std::uint64_t unknown = 0;        ///< attempts without an answer
+    std::uint64_t ghosts = 0;         ///< those that had been executed
     std::uint64_t refused_writes = 0; ///< by the store
-    std::uint64_t excused = 0;       ///< overlaps that a fault explains
+    std::uint64_t excused = 0;        ///< overlaps that a fault explains
 
     Counts& operator+=(const Counts& other) noexcept;
 };

@@ -30,7 +30,8 @@ const std::vector<std::string> good = {
     "1 c0 send id=1 verb=set key=k0 token=A ttl=1000 to=s0",
     "1 c0 send id=2 verb=fence key=k0 token=A to=s0",
     "2 s0 exec id=1 verb=set key=k0 token=A is=ok before=- after=A left=1000 ttl=1000 clock=2",
-    "2 s0 exec id=2 verb=fence key=k0 token=A is=70 before=A after=A left=1000 counter_left=9 clock=2",
+    "2 s0 exec id=2 verb=fence key=k0 token=A is=70 before=A after=A left=1000 counter_left=9 "
+    "clock=2",
     "3 c0 reply id=1 is=ok",
     "3 c0 reply id=2 is=70",
     "3 c0 event guard=a verb=acquire answer=yes token=A elapsed=2000000 remaining=986000000",
@@ -45,7 +46,8 @@ const std::vector<std::string> good = {
     "8 c1 reply id=3 is=nil",
     "8 c1 event guard=b verb=acquire answer=no token=B elapsed=2000000 remaining=0",
     "300 c0 send id=4 verb=expire key=k0 token=A ttl=1000 to=s0 asked=300000000",
-    "301 s0 exec id=4 verb=expire key=k0 token=A is=1 before=A after=A left=1000 ttl=1000 clock=301",
+    "301 s0 exec id=4 verb=expire key=k0 token=A is=1 before=A after=A left=1000 ttl=1000 "
+    "clock=301",
     "302 c0 reply id=4 is=1",
     "302 c0 event guard=a verb=renew answer=yes token=A elapsed=2000000 remaining=986000000",
     "303 c0 owns guard=a token=A is=1 deadline=1288000000 loss=none",
@@ -63,7 +65,8 @@ const std::vector<std::string> good = {
     "500 c1 send id=6 verb=set key=k0 token=C ttl=1000 to=s0",
     "500 c1 send id=7 verb=fence key=k0 token=C to=s0",
     "501 s0 exec id=6 verb=set key=k0 token=C is=ok before=- after=C left=1000 ttl=1000 clock=501",
-    "501 s0 exec id=7 verb=fence key=k0 token=C is=80 before=C after=C left=1000 counter_left=9 clock=501",
+    "501 s0 exec id=7 verb=fence key=k0 token=C is=80 before=C after=C left=1000 counter_left=9 "
+    "clock=501",
     "502 c1 reply id=6 is=ok",
     "502 c1 reply id=7 is=80",
     "502 c1 event guard=b verb=acquire answer=yes token=C elapsed=2000000 remaining=986000000",
@@ -165,8 +168,10 @@ INSTANTIATE_TEST_SUITE_P(
         // c1 is granted the key while c0, which never gave it back, has 788 ms left
         Case{"Overlap",
              Rule::exclusion,
-             {{"400 c0 call", "400 c0 call call=3 guard=a verb=unlock", "400 c0 call call=3 guard=x verb=unlock"},
-              {"404 c0 call", "404 c0 call call=4 guard=a verb=end", "404 c0 call call=4 guard=x verb=end"}}},
+             {{"400 c0 call", "400 c0 call call=3 guard=a verb=unlock",
+               "400 c0 call call=3 guard=x verb=unlock"},
+              {"404 c0 call", "404 c0 call call=4 guard=a verb=end",
+               "404 c0 call call=4 guard=x verb=end"}}},
         Case{"ChildOwns",
              Rule::exclusion,
              {{"303 c0 owns", "", "303 c0f owns guard=a token=A is=1 deadline=1288000000"}}},
@@ -198,14 +203,15 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"OwnedBehindUnlock",
              Rule::finality,
              {{"403 c0 owns", "is=0 deadline=0", "is=1 deadline=1288000000"}}},
-        Case{"OwnedBehindLoss",
-             Rule::finality,
-             {{"302 c0 event", "",
-               "302 c0 event guard=a verb=lose answer=no token=A remaining=0"}}},
-        Case{"LostTwice",
-             Rule::finality,
-             {{"304 store", "", "305 c0 event guard=a verb=lose answer=no token=A remaining=0"},
-              {"305 c0 event", "", "305 c0 event guard=a verb=lose answer=no token=A remaining=0"}}},
+        Case{
+            "OwnedBehindLoss",
+            Rule::finality,
+            {{"302 c0 event", "", "302 c0 event guard=a verb=lose answer=no token=A remaining=0"}}},
+        Case{
+            "LostTwice",
+            Rule::finality,
+            {{"304 store", "", "305 c0 event guard=a verb=lose answer=no token=A remaining=0"},
+             {"305 c0 event", "", "305 c0 event guard=a verb=lose answer=no token=A remaining=0"}}},
         Case{"SignalledTwice",
              Rule::finality,
              {{"304 store", "", "305 c0 event guard=a verb=lose answer=no token=A remaining=0"},
@@ -228,28 +234,35 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"RenewedBehindLoss",
              Rule::finality,
              {{"8 c1 event", "", "9 c0 event guard=a verb=renew answer=no token=A elapsed=0"}}},
-        Case{"RawDelete",
+        Case{"RawDelete", Rule::ownership, {{"401 s0 exec", "verb=delete", "verb=DEL"}}},
+        Case{"RawExpireKeepsTheValue",
              Rule::ownership,
-             {{"401 s0 exec", "verb=delete", "verb=DEL"}}},
-        Case{"RawExpireKeepsTheValue", Rule::ownership, {{"401 s0 exec", "verb=delete", "verb=GETDEL"}}},
-        Case{"DeletesAnothers",
+             {{"401 s0 exec", "verb=delete", "verb=GETDEL"}}},
+        Case{"DeletesAnothers", Rule::ownership, {{"401 s0 exec", "before=A", "before=B"}}},
+        Case{"RenewsAnothers",
              Rule::ownership,
-             {{"401 s0 exec", "before=A", "before=B"}}},
-        Case{"RenewsAnothers", Rule::ownership, {{"301 s0 exec", "before=A after=A", "before=B after=B"}}},
+             {{"301 s0 exec", "before=A after=A", "before=B after=B"}}},
         Case{"RenewalSetsAKey", Rule::ownership, {{"301 s0 exec", "before=A", "before=-"}}},
-        Case{"SetTakesAnothersKey", Rule::ownership, {{"501 s0 exec id=6", "before=-", "before=A"}}},
+        Case{
+            "SetTakesAnothersKey", Rule::ownership, {{"501 s0 exec id=6", "before=-", "before=A"}}},
         Case{"SetLeavesNoTtl", Rule::ownership, {{"2 s0 exec id=1", "left=1000", "left=-1"}}},
         Case{"RenewalLeavesNoTtl", Rule::ownership, {{"301 s0 exec", "left=1000", "left=-1"}}},
-        Case{"CounterWithoutTtl", Rule::ownership, {{"2 s0 exec id=2", "counter_left=9", "counter_left=-1"}}},
-        Case{"FenceForAnothers", Rule::ownership, {{"2 s0 exec id=2", "before=A after=A", "before=B after=B"}}},
+        Case{"CounterWithoutTtl",
+             Rule::ownership,
+             {{"2 s0 exec id=2", "counter_left=9", "counter_left=-1"}}},
+        Case{"FenceForAnothers",
+             Rule::ownership,
+             {{"2 s0 exec id=2", "before=A after=A", "before=B after=B"}}},
         Case{"SetTwice",
              Rule::ownership,
              {{"401 s0 exec", "",
-               "401 s0 exec id=1 verb=set key=k0 token=A is=ok before=- after=A left=1000 ttl=1000 clock=401"}}},
+               "401 s0 exec id=1 verb=set key=k0 token=A is=ok before=- after=A left=1000 ttl=1000 "
+               "clock=401"}}},
         Case{"AdoptTakesAnothers",
              Rule::ownership,
              {{"401 s0 exec", "",
-               "401 s0 exec id=9 verb=adopt key=k0 token=X heir=Y is=1 before=Z after=Y left=1000 ttl=1000 clock=401"}}},
+               "401 s0 exec id=9 verb=adopt key=k0 token=X heir=Y is=1 before=Z after=Y left=1000 "
+               "ttl=1000 clock=401"}}},
         Case{"SendsAnothersToken",
              Rule::ownership,
              {{"8 c1 event", "", "9 c1 send id=9 verb=delete key=k0 token=A"}}},
@@ -260,12 +273,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"YesWithoutExecution", Rule::answers, {{"301 s0 exec", "is=1", "is=-1"}}},
         Case{"YesToTheWrongReply", Rule::answers, {{"402 c0 reply", "is=1", "is=0"}}},
         Case{"GrantedWithoutReply", Rule::answers, {{"3 c0 reply id=1", "is=ok", "is=unknown"}}},
-        Case{"NoMajority",
-             Rule::answers,
-             {{"1 c0 guard", "nodes=1", "nodes=3"}}},
-        Case{"NoWithoutAnotherHolder",
-             Rule::answers,
-             {{"402 c0 event", "answer=yes", "answer=no"}}},
+        Case{"NoMajority", Rule::answers, {{"1 c0 guard", "nodes=1", "nodes=3"}}},
+        Case{
+            "NoWithoutAnotherHolder", Rule::answers, {{"402 c0 event", "answer=yes", "answer=no"}}},
         Case{"RefusedButExecuted",
              Rule::answers,
              {{"502 c1 event", "answer=yes", "answer=refused"}}},
@@ -274,13 +284,12 @@ INSTANTIATE_TEST_SUITE_P(
              {{"302 c0 event", "answer=yes", "answer=refused"}}},
         Case{"UnsentButExecuted",
              Rule::answers,
-             {{"402 c0 event", "answer=yes", "answer=unsent"}, {"4 c0 return", "answer=yes", "answer=unsent"}}},
+             {{"402 c0 event", "answer=yes", "answer=unsent"},
+              {"4 c0 return", "answer=yes", "answer=unsent"}}},
         Case{"RenewsAnUnknown",
              Rule::ghosts,
              {{"8 c1 event", "", "9 c1 send id=9 verb=expire key=k0 token=B ttl=1000"}}},
-        Case{"LivesBeyondItsTtl",
-             Rule::ghosts,
-             {{"401 s0 exec", "clock=401", "clock=1302"}}},
+        Case{"LivesBeyondItsTtl", Rule::ghosts, {{"401 s0 exec", "clock=401", "clock=1302"}}},
         Case{"LeftBehind",
              Rule::ghosts,
              {{"400 c0 call", "guard=a", "guard=x"},
@@ -291,7 +300,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"SecondFence",
              Rule::fencing,
              {{"301 s0 exec", "",
-               "301 s0 exec id=9 verb=fence key=k0 token=A is=75 before=A after=A left=1000 counter_left=9 clock=301"}}},
+               "301 s0 exec id=9 verb=fence key=k0 token=A is=75 before=A after=A left=1000 "
+               "counter_left=9 clock=301"}}},
         Case{"StoreTakesASmallerOne", Rule::fencing, {{"504 store", "ok=0", "ok=1"}}},
         Case{"StoreTakesAStaleWrite",
              Rule::fencing,
@@ -303,11 +313,13 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"FenceOfNobody", Rule::fencing, {{"304 store", "fence=70", "fence=71"}}},
         Case{"TakesTooLong",
              Rule::bounded,
-             {{"402 c0 return", "402 c0 return call=3 answer=yes token=A deadline=0", "402 c0 listen guard=a token=A"},
+             {{"402 c0 return", "402 c0 return call=3 answer=yes token=A deadline=0",
+               "402 c0 listen guard=a token=A"},
               {"504 store", "", "551 c0 return call=3 answer=yes token=A deadline=0"}}},
         Case{"DoesNotReturn",
              Rule::bounded,
-             {{"402 c0 return", "402 c0 return call=3 answer=yes token=A deadline=0", "402 c0 listen guard=a token=A"}}},
+             {{"402 c0 return", "402 c0 return call=3 answer=yes token=A deadline=0",
+               "402 c0 listen guard=a token=A"}}},
         Case{"NotFreeInTime",
              Rule::liveness,
              {{"504 store", "", "600 c1 call call=9 guard=b verb=wait limit=1000000000 must=yes"},
@@ -332,25 +344,26 @@ std::vector<Change> overlap_with(std::vector<Change> more) {
 INSTANTIATE_TEST_SUITE_P(
     Histories, CheckerPasses,
     ::testing::Values(
-        Case{"OverlapAfterAFlush",
-             Rule::exclusion,
-             overlap_with({{"404 c0 return", "", "450 world fault kind=flush lasts=0 breaks=exclusion"}})},
-        Case{"OverlapDuringAFailover",
-             Rule::exclusion,
-             overlap_with({{"0 c1 clock", "", "0 world fault kind=failover lasts=2000000 breaks=exclusion"}})},
+        Case{"OverlapAfterAFlush", Rule::exclusion,
+             overlap_with({{"404 c0 return", "",
+                            "450 world fault kind=flush lasts=0 breaks=exclusion"}})},
+        Case{"OverlapDuringAFailover", Rule::exclusion,
+             overlap_with({{"0 c1 clock", "",
+                            "0 world fault kind=failover lasts=2000000 breaks=exclusion"}})},
         Case{"HolderIsDead", Rule::exclusion, overlap_with({{"404 c0 return", "", "450 c0 kill"}})},
-        Case{"HolderHasBeenTold",
-             Rule::exclusion,
+        Case{"HolderHasBeenTold", Rule::exclusion,
              overlap_with({{"404 c0 return", "",
                             "450 c0 event guard=a verb=lose answer=no token=A remaining=0"}})},
-        Case{"StoppedMeanwhile",
-             Rule::bounded,
-             {{"402 c0 return", "402 c0 return call=3 answer=yes token=A deadline=0", "402 c0 stop"},
-              {"504 store", "", "900 c0 continue"},
-              {"900 c0 continue", "", "905 c0 return call=3 answer=yes token=A deadline=0"}}},
+        Case{
+            "StoppedMeanwhile",
+            Rule::bounded,
+            {{"402 c0 return", "402 c0 return call=3 answer=yes token=A deadline=0", "402 c0 stop"},
+             {"504 store", "", "900 c0 continue"},
+             {"900 c0 continue", "", "905 c0 return call=3 answer=yes token=A deadline=0"}}},
         Case{"KilledMeanwhile",
              Rule::bounded,
-             {{"402 c0 return", "402 c0 return call=3 answer=yes token=A deadline=0", "402 c0 kill"}}},
+             {{"402 c0 return", "402 c0 return call=3 answer=yes token=A deadline=0",
+               "402 c0 kill"}}},
         Case{"SignalledAtItsLoss",
              Rule::finality,
              {{"304 store", "", "305 c0 event guard=a verb=lose answer=no token=A remaining=0"},
@@ -374,19 +387,22 @@ INSTANTIATE_TEST_SUITE_P(
              Rule::answers,
              {{"502 c1 event", "answer=yes", "answer=refused"},
               {"504 store", "",
-               "600 s0 exec id=9 verb=delete key=k0 token=C is=1 before=C after=- left=-2 clock=600"}}},
+               "600 s0 exec id=9 verb=delete key=k0 token=C is=1 before=C after=- left=-2 "
+               "clock=600"}}},
         Case{"Majority",
              Rule::answers,
              {{"1 c0 guard", "nodes=1", "nodes=3"},
               {"1 c0 send id=1", "", "1 c0 send id=11 verb=set key=k0 token=A ttl=1000 to=s1"},
               {"2 s0 exec id=1", "",
-               "2 s1 exec id=11 verb=set key=k0 token=A is=ok before=- after=A left=1000 ttl=1000 clock=2"},
+               "2 s1 exec id=11 verb=set key=k0 token=A is=ok before=- after=A left=1000 ttl=1000 "
+               "clock=2"},
               {"3 c0 reply id=1", "", "3 c0 reply id=11 is=ok"}}},
         Case{"SecondFenceForOneUnheard",
              Rule::fencing,
              {{"3 c0 reply id=2", "is=70", "is=unknown"},
               {"301 s0 exec", "",
-               "301 s0 exec id=9 verb=fence key=k0 token=A is=75 before=A after=A left=1000 counter_left=9 clock=301"},
+               "301 s0 exec id=9 verb=fence key=k0 token=A is=75 before=A after=A left=1000 "
+               "counter_left=9 clock=301"},
               {"304 store", "fence=70", "fence=75"}}}),
     [](const auto& one) { return std::string{one.param.name}; });
 
@@ -402,8 +418,8 @@ TEST(Clock, FindsTheFirstMomentOfAReading) {
 }
 
 TEST(Checker, AllowsForWhatATolerancePermits) {
-    const std::vector<std::string> late =
-        changed(good, {{"305 c0 unlisten", "", "305 c0 owns guard=a token=A is=1 deadline=1290000000"}});
+    const std::vector<std::string> late = changed(
+        good, {{"305 c0 unlisten", "", "305 c0 owns guard=a token=A is=1 deadline=1290000000"}});
     EXPECT_TRUE(breaks(check(to_text(late)), Rule::deadline));
     EXPECT_EQ(explain(check(to_text(late), {.slack = 5'000'000})), "");
 }
@@ -411,7 +427,8 @@ TEST(Checker, AllowsForWhatATolerancePermits) {
 TEST(Checker, TakesHistoriesWithoutServers) {
     std::vector<std::string> lines = good;
     std::erase_if(lines, [](const std::string& line) {
-        return line.find(" s0 exec") != std::string::npos || line.find(" store ") != std::string::npos;
+        return line.find(" s0 exec") != std::string::npos ||
+               line.find(" store ") != std::string::npos;
     });
     EXPECT_EQ(explain(check(to_text(lines))), "");
 }

@@ -4,22 +4,23 @@
 #include "simulation/network.hpp"
 #include "simulation/plan.hpp"
 #include "simulation/random.hpp"
+#include "simulation/surroundings.hpp"
 #include "simulation/world.hpp"
 
-#include <leaselock/core/observer.hpp>
+#include <leaselock/core/error.hpp>
 #include <leaselock/core/outcome.hpp>
+#include <leaselock/core/token.hpp>
 #include <leaselock/lock/lease.hpp>
 #include <leaselock/lock/lease_lock.hpp>
 #include <leaselock/lock/options.hpp>
 #include <leaselock/lock/renewer.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <limits>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -29,40 +30,6 @@
 #include <utility>
 
 namespace leaselock::simulation {
-
-/// What the holders of locks write to: it registers fencing tokens, and refuses smaller ones.
-class Store {
-public:
-    explicit Store(World& world) noexcept : world_(world) {}
-    /// @param what `register` or `write` @return whether the store did it
-    bool ask(std::string_view what, std::string_view key, std::string_view token,
-             std::uint64_t fence, Random& random);
-
-private:
-    World& world_;
-    std::map<std::string, std::uint64_t, std::less<>> highest_;
-};
-
-/// What all clients of a run have in common.
-struct Surroundings {
-    World& world;
-    Network& network;
-    const Plan& plan;
-    Store& store;
-    std::deque<Lease> mailbox{}; ///< leases that were handed over, and not taken yet
-};
-
-/// Writes down what an observer hears of one guard.
-class Recorder final : public Observer {
-public:
-    Recorder(World& world, std::string guard) noexcept
-        : world_(world), guard_(std::move(guard)) {}
-    void on_event(const Event& event) noexcept override;
-
-private:
-    World& world_;
-    std::string guard_;
-};
 
 /// One thread of a client: it takes locks, works under them, and gives them back, in ways that its seed
 /// decides, and writes down what it asks for and what it is told.
@@ -98,7 +65,9 @@ private:
         void operator()() const noexcept;
     };
 
-    [[nodiscard]] bool over() const { return world_.process().killed || world_.now() >= around_.plan.horizon; }
+    [[nodiscard]] bool over() const {
+        return world_.process().killed || world_.now() >= around_.plan.horizon;
+    }
     void sleep(Time span) { world_.sleep_until(world_.reading() + span); }
     template <class Verb>
     Outcome call(const Guard& guard, std::string_view verb, Time limit, const Verb& run,
@@ -238,9 +207,8 @@ Outcome Client<C>::acquire(Guard& guard) {
         return call(guard, "acquire", 2 * timeout(), [&] { return guard.lock->try_acquire(); });
     }
     const Time span = random_.between(0, 3 * around_.plan.ttl_ms * ms / 2);
-    return call(guard, "wait", span == 0 ? 2 * timeout() : span, [&] {
-        return guard.lock->try_acquire_for(std::chrono::nanoseconds{span});
-    });
+    return call(guard, "wait", span == 0 ? 2 * timeout() : span,
+                [&] { return guard.lock->try_acquire_for(std::chrono::nanoseconds{span}); });
 }
 
 template <class C>
@@ -281,10 +249,12 @@ void Client<C>::hold(Guard& guard) {
     }
     work_under(guard, fenced);
     // Lost or not, it may be a while until somebody looks at it again.
-    if (random_.chance(100)) sleep(random_.between(0, 2 * guard.options.ttl / std::chrono::nanoseconds{1}));
+    if (random_.chance(100))
+        sleep(random_.between(0, 2 * guard.options.ttl / std::chrono::nanoseconds{1}));
     give_back(guard);
     // `~stop_callback` would wait for a callback that runs, and with it everything else
-    while (running->load() != 0) (void)world_.wait_until(*running, 1, std::numeric_limits<Time>::max());
+    while (running->load() != 0)
+        (void)world_.wait_until(*running, 1, std::numeric_limits<Time>::max());
     if (listener) world_.line("unlisten").put("guard", guard.name).put("token", token);
 }
 
@@ -345,7 +315,8 @@ void Client<C>::fork(Guard& guard) {
     forks_.fetch_sub(1);
     Process& parent = world_.process();
     if (parent.killed) return;
-    Process& child = world_.start_process(parent.name + "f" + std::to_string(world_.new_id()), parent.clock);
+    Process& child =
+        world_.start_process(parent.name + "f" + std::to_string(world_.new_id()), parent.clock);
     world_.line("fork").put("child", child.name);
     const auto looked = std::make_shared<std::atomic<std::uint32_t>>(0);
     world_.start_thread(child, [this, &guard, looked, random = Random{random_.next()}]() mutable {

@@ -19,8 +19,8 @@ namespace leaselock::simulation {
 struct Deed {
     std::string_view verb; ///< set, delete, expire, adopt, fence; else the command's own name
     std::string_view key;
-    std::string_view token; ///< fingerprint of the value that it compares or sets
-    std::string_view heir;  ///< of adopt: that of the new value
+    std::string_view token;   ///< fingerprint of the value that it compares or sets
+    std::string_view heir;    ///< of adopt: that of the new value
     std::string_view counter; ///< of fence: the counter's key
     std::int64_t ttl = 0;     ///< ms, where it gives one
 };
@@ -52,21 +52,24 @@ template <class Words>
     const std::string_view name = word(argv, 0);
     if (name == "SET") {
         const bool if_absent = word(argv, 3) == "NX" && word(argv, 4) == "PX";
-        return {if_absent ? "set" : "SET", word(argv, 1), fingerprint_of(word(argv, 2)), {}, {},
-                detail::to_number(word(argv, 5))};
+        return {
+            if_absent ? "set" : "SET",       word(argv, 1), fingerprint_of(word(argv, 2)), {}, {},
+            detail::to_number(word(argv, 5))};
     }
     if (name == "EVAL" || name == "EVALSHA") {
         const std::string_view script = word(argv, 1);
         const std::string_view key = word(argv, 3);
         const std::string_view first = word(argv, 4);
         const std::string_view token = fingerprint_of(first);
-        if (detail::is_script(script, scripts::compare_and_delete)) return {"delete", key, token, {}, {}};
+        if (detail::is_script(script, scripts::compare_and_delete))
+            return {"delete", key, token, {}, {}};
         if (detail::is_script(script, scripts::compare_and_expire)) {
             return {"expire", key, token, {}, {}, detail::to_number(word(argv, 5))};
         }
         if (detail::is_script(script, scripts::compare_and_adopt)) {
-            return {"adopt", key, token, fingerprint_of(word(argv, 5)), {},
-                    detail::to_number(word(argv, 6))};
+            return {"adopt", key,
+                    token,   fingerprint_of(word(argv, 5)),
+                    {},      detail::to_number(word(argv, 6))};
         }
         if (detail::is_script(script, scripts::compare_and_fence)) {
             return {"fence", key, fingerprint_of(word(argv, 5)), {}, first};

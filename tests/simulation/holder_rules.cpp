@@ -162,7 +162,8 @@ void HolderRules::grant(const HistoryLine& line, std::string_view name, TokenFac
     std::set<std::string_view> nodes;
     for (const std::uint64_t id : token.sends) {
         const Send& send = ledger_.sends[id];
-        if ((send.verb != "set" || send.reply != "ok") && (send.verb != "adopt" || send.reply != "1")) {
+        if ((send.verb != "set" || send.reply != "ok") &&
+            (send.verb != "adopt" || send.reply != "1")) {
             continue;
         }
         token.most = std::max(token.most, send.local + send.ttl - guard.margin);
@@ -233,8 +234,8 @@ void HolderRules::check_answer(const HistoryLine& event, std::string_view name,
     const auto did = [](std::string_view is) { return is == "ok" || is == "1"; };
     const auto demand = [&](bool kept, std::string_view what) {
         if (!kept) {
-            report_.add(Rule::answers, say(event.text("verb"), " of ", name, " answers ", answer,
-                                           ", but ", what));
+            report_.add(Rule::answers,
+                        say(event.text("verb"), " of ", name, " answers ", answer, ", but ", what));
         }
     };
     if (answer == "yes") {

@@ -19,7 +19,7 @@ namespace leaselock::simulation::detail {
 /// A process.
 struct Actor {
     Clock clock;
-    Time held_up = 0;       ///< how long it was stopped, or slow to wake up, in all
+    Time held_up = 0; ///< how long it was stopped, or slow to wake up, in all
     Time stopped_at = -1;
     bool killed = false;
 };
@@ -31,7 +31,7 @@ struct GuardFacts {
     Time margin = 0;
     std::int64_t nodes = 1;
     bool fenced = false;
-    std::string_view token{};   ///< of its last attempt that may have left something
+    std::string_view token{};    ///< of its last attempt that may have left something
     std::uint64_t deletions = 0; ///< that were asked for, or could not be, for any of its tokens
 };
 
@@ -43,10 +43,10 @@ struct Send {
     std::string_view actor;
     Time local = 0; ///< when, by the actor's clock
     Time ttl = 0;
-    std::string_view reply;   ///< as its caller was told
-    std::string_view is;      ///< as a server answered
-    std::string_view server;  ///< that executed it
-    std::string_view before;  ///< what the key held then
+    std::string_view reply;  ///< as its caller was told
+    std::string_view is;     ///< as a server answered
+    std::string_view server; ///< that executed it
+    std::string_view before; ///< what the key held then
 };
 
 /// An acquisition, by its token: what its holder knows of it, and what the servers do.
@@ -55,7 +55,7 @@ struct TokenFacts {
     std::string_view actor;
     std::vector<std::uint64_t> sends{};
 
-    std::string_view answer;  ///< of the attempt
+    std::string_view answer; ///< of the attempt
     bool granted = false;
     Time most = 0;  ///< the latest deadline that its confirmed sends allow, by the actor's clock
     Time least = 0; ///< the earliest
@@ -73,8 +73,9 @@ struct TokenFacts {
     bool kept = false;
     bool settled = false; ///< it is known to be in no server any more
 
-    std::unordered_map<std::string_view, int> sets{};          ///< executed, by server
-    std::unordered_map<std::string_view, std::int64_t> lives{}; ///< until when, by the server's clock, ms
+    std::unordered_map<std::string_view, int> sets{}; ///< executed, by server
+    std::unordered_map<std::string_view, std::int64_t>
+        lives{}; ///< until when, by the server's clock, ms
     std::uint64_t deletes = 0;
     std::uint64_t fence = 0;
     std::size_t line = 0; ///< of its answer
@@ -109,7 +110,8 @@ struct Ledger {
     std::unordered_map<std::string_view, TokenFacts> tokens{};
     std::unordered_map<std::uint64_t, Send> sends{};
     std::unordered_map<std::int64_t, OpenCall> calls{};
-    std::unordered_map<std::string_view, std::vector<std::string_view>> granted{}; ///< tokens, by key
+    std::unordered_map<std::string_view, std::vector<std::string_view>>
+        granted{};                                           ///< tokens, by key
     std::unordered_map<std::string, std::uint64_t> issued{}; ///< last fence, by key, and server
     std::unordered_map<std::string_view, StoreFacts> stores{};
     std::vector<FaultSpan> breaks{}; ///< what may break exclusion

@@ -27,7 +27,8 @@ using namespace leaselock::simulation;
 constexpr std::string_view usage =
     "leaselock_simulation [--seeds N] [--first N] [--seconds N] [--jobs N]\n"
     "    runs N seeds (1,000, or LEASELOCK_SIMULATION_SEEDS), or as many as fit into N seconds\n"
-    "leaselock_simulation --seed N [--drop FAULT,...] [--without CLIENT,...] [--until MS] [--print]\n"
+    "leaselock_simulation --seed N [--drop FAULT,...] [--without CLIENT,...] [--until MS] "
+    "[--print]\n"
     "    runs one, less what is left out; prints its plan, and its history\n";
 
 struct Arguments {
@@ -103,8 +104,8 @@ void print_plan(const Selection& selection) {
 }
 
 void print_violation(const Violation& violation) {
-    std::cout << "  " << to_string(violation.rule) << ", line " << violation.line << " of the history: "
-              << violation.what << '\n';
+    std::cout << "  " << to_string(violation.rule) << ", line " << violation.line
+              << " of the history: " << violation.what << '\n';
 }
 
 int run_one(const Arguments& arguments) {
@@ -210,9 +211,9 @@ int main(int argc, char** argv) {
     const Tally tally = run_jobs(arguments);
     const auto took = std::chrono::duration<double>{std::chrono::steady_clock::now() - start};
     const Counts& counts = tally.counts;
-    std::cout << tally.seeds << " seeds from " << arguments.first << " in " << took.count() << " s, "
-              << static_cast<double>(tally.seeds) / took.count() << " a second; " << tally.repeated
-              << " of them twice, to the byte\n"
+    std::cout << tally.seeds << " seeds from " << arguments.first << " in " << took.count()
+              << " s, " << static_cast<double>(tally.seeds) / took.count() << " a second; "
+              << tally.repeated << " of them twice, to the byte\n"
               << counts.lines << " lines of history, " << counts.grants << " grants, "
               << counts.renewals << " renewals, " << counts.losses << " losses, " << counts.signals
               << " signals, " << counts.unknown << " unknown (" << counts.ghosts

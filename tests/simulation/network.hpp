@@ -27,14 +27,14 @@ namespace leaselock::simulation {
 /// that, nothing arrives any more.
 struct Stream {
     Server* server;
-    std::uint64_t life;   ///< the server's
-    bool open = true;     ///< as far as its client knows
-    bool deaf = false;    ///< nothing reaches the server any more
-    bool mute = false;    ///< nothing comes back any more
-    bool lost = false;    ///< what is on its way does not arrive either
-    Time last_there = 0;  ///< arrival of the last request
-    Time last_back = 0;   ///< arrival of the last reply
-    Time heard = 0;       ///< when its client last heard of it
+    std::uint64_t life;  ///< the server's
+    bool open = true;    ///< as far as its client knows
+    bool deaf = false;   ///< nothing reaches the server any more
+    bool mute = false;   ///< nothing comes back any more
+    bool lost = false;   ///< what is on its way does not arrive either
+    Time last_there = 0; ///< arrival of the last request
+    Time last_back = 0;  ///< arrival of the last reply
+    Time heard = 0;      ///< when its client last heard of it
     std::vector<std::weak_ptr<struct Exchange>> waiting{};
 };
 
@@ -55,9 +55,9 @@ struct Link {
     Time slow_back = 0;
     unsigned loses_there = 0; ///< of a thousand calls
     unsigned loses_back = 0;
-    unsigned lies = 0;       ///< a proxy answers with an error for what has been executed
-    bool refuses = false;    ///< new connections: nobody listens
-    bool swallows = false;   ///< new connections: nobody answers
+    unsigned lies = 0;     ///< a proxy answers with an error for what has been executed
+    bool refuses = false;  ///< new connections: nobody listens
+    bool swallows = false; ///< new connections: nobody answers
     std::vector<std::weak_ptr<Stream>> streams{};
 };
 

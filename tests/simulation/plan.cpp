@@ -18,10 +18,10 @@ namespace leaselock::simulation {
 namespace {
 
 constexpr std::array<std::string_view, kinds> names = {
-    "stop",    "kill",          "fork",   "sluggish", "no_random", "no_threads",    "lose",
-    "slow",    "cut",           "refuse", "swallow",  "lie",       "pause",         "restart",
-    "flush_scripts", "full",    "read_only", "loading", "clock_back", "forget",     "flush",
-    "remove",  "clock_forward", "failover"};
+    "stop",       "kill",    "fork",          "sluggish", "no_random",     "no_threads",
+    "lose",       "slow",    "cut",           "refuse",   "swallow",       "lie",
+    "pause",      "restart", "flush_scripts", "full",     "read_only",     "loading",
+    "clock_back", "forget",  "flush",         "remove",   "clock_forward", "failover"};
 
 /// The kinds that a seed has to do with: a third of them, drawn anew for each, since faults hide one
 /// another when all of them are there at once (Groce et al., "Swarm Testing", 2012).
@@ -52,7 +52,8 @@ Fault draw_fault(Random& random, Kind kind, const Plan& plan) {
     Fault fault{kind, random.between(0, plan.horizon * 9 / 10)};
     fault.target = random.below(plan.clients);
     // as often as not long enough for a lease to end meanwhile
-    fault.span = random.chance(500) ? random.between(ms, ttl / 2) : random.between(ttl / 2, 2 * ttl);
+    fault.span =
+        random.chance(500) ? random.between(ms, ttl / 2) : random.between(ttl / 2, 2 * ttl);
     switch (kind) {
     case Kind::lose: fault.amount = random.between(20, 600); break;
     case Kind::slow: fault.amount = random.between(ms, ttl); break;

@@ -39,7 +39,7 @@ public:
         return std::make_error_code(std::errc::not_supported);
     }
     [[nodiscard]] ProcessId process() const noexcept override { return 0; }
-    [[nodiscard]] std::error_code start_thread(ThreadHandle& /*handle*/, void* (*/*entry*/)(void*),
+    [[nodiscard]] std::error_code start_thread(ThreadHandle& /*handle*/, void* (* /*entry*/)(void*),
                                                void* /*argument*/) noexcept override {
         return std::make_error_code(std::errc::not_supported);
     }
@@ -66,7 +66,8 @@ public:
 
     testing::MemoryRedis redis;
     bool up = true;
-    std::string error; ///< the error line that it answers all commands with; empty: it executes them
+    std::string
+        error; ///< the error line that it answers all commands with; empty: it executes them
 
     [[nodiscard]] const std::string& name() const noexcept { return name_; }
     /// Streams of an earlier life are dead.

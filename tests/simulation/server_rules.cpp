@@ -42,8 +42,8 @@ void ServerRules::see_executed(const HistoryLine& line) {
             report_.add(Rule::ghosts, say("token ", before, " is there beyond its ttl"));
         }
     }
-    const bool known = verb == "set" || verb == "delete" || verb == "expire" || verb == "adopt" ||
-                       verb == "fence";
+    const bool known =
+        verb == "set" || verb == "delete" || verb == "expire" || verb == "adopt" || verb == "fence";
     if (known) return see_change(line, verb);
     if (before != line.text("after")) {
         report_.add(Rule::ownership, say(verb, " changes a lock without comparing its value"));
@@ -146,8 +146,8 @@ void ServerRules::see_store(const HistoryLine& line) {
     store.highest = std::max(store.highest, fence);
     const TokenFacts& writer = ledger_.tokens[token];
     if (ledger_.has_servers && fence != writer.fence) {
-        report_.add(Rule::fencing, say("fencing token ", std::to_string(fence),
-                                       " was not issued for ", token));
+        report_.add(Rule::fencing,
+                    say("fencing token ", std::to_string(fence), " was not issued for ", token));
     }
     if (!store.newest.empty() && store.newest != token) {
         const TokenFacts& newest = ledger_.tokens[store.newest];

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,21 +29,17 @@ bool contains(const std::vector<std::size_t>& numbers, std::size_t number) {
     return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
 }
 
-bool still_breaks(const Selection& selection, Rule rule) {
-    const std::vector<Violation> found = judge(selection).findings.violations;
-    return std::any_of(found.begin(), found.end(),
-                       [rule](const Violation& violation) { return violation.rule == rule; });
-}
+using Fails = std::function<bool(const Selection&)>;
 
 /// Adds each of `count` numbers that may be added to `left_out`.
-bool leave_out(Selection& failing, std::vector<std::size_t> Selection::*left_out,
-               std::size_t count, Rule rule) {
+bool leave_out(Selection& failing, std::vector<std::size_t> Selection::*left_out, std::size_t count,
+               const Fails& fails) {
     bool any = false;
     for (std::size_t number = 0; number < count; ++number) {
         if (contains(failing.*left_out, number)) continue;
         Selection smaller = failing;
         (smaller.*left_out).push_back(number);
-        if (!still_breaks(smaller, rule)) continue;
+        if (!fails(smaller)) continue;
         failing = std::move(smaller);
         any = true;
     }
@@ -81,16 +78,16 @@ Verdict judge(const Selection& selection) {
     return verdict;
 }
 
-Selection shrink(Selection failing, Rule rule) {
+Selection shrink(Selection failing, const Fails& fails) {
     const Plan whole = draw_plan(failing.seed);
     bool smaller = true;
     while (smaller) {
-        smaller = leave_out(failing, &Selection::dropped, whole.faults.size(), rule);
-        smaller = leave_out(failing, &Selection::without, whole.clients, rule) || smaller;
+        smaller = leave_out(failing, &Selection::dropped, whole.faults.size(), fails);
+        smaller = leave_out(failing, &Selection::without, whole.clients, fails) || smaller;
         const Time horizon = failing.until.value_or(whole.horizon) * 3 / 4;
         Selection earlier = failing;
         earlier.until = horizon / ms * ms;
-        if (horizon > 100 * ms && still_breaks(earlier, rule)) {
+        if (horizon > 100 * ms && fails(earlier)) {
             failing = std::move(earlier);
             smaller = true;
         }
@@ -98,6 +95,14 @@ Selection shrink(Selection failing, Rule rule) {
     std::sort(failing.dropped.begin(), failing.dropped.end());
     std::sort(failing.without.begin(), failing.without.end());
     return failing;
+}
+
+Selection shrink(Selection failing, Rule rule) {
+    return shrink(std::move(failing), [rule](const Selection& selection) {
+        const std::vector<Violation> found = judge(selection).findings.violations;
+        return std::any_of(found.begin(), found.end(),
+                           [rule](const Violation& violation) { return violation.rule == rule; });
+    });
 }
 
 } // namespace leaselock::simulation

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,7 +36,10 @@ struct Verdict {
 
 [[nodiscard]] Verdict judge(const Selection& selection);
 
-/// Leaves out whatever can be left out with the same rule still broken.
+/// Leaves out whatever can be left out of a selection that fails, with the rest failing still.
+[[nodiscard]] Selection shrink(Selection failing,
+                               const std::function<bool(const Selection&)>& fails);
+/// As long as the same rule is broken.
 [[nodiscard]] Selection shrink(Selection failing, Rule rule);
 
 } // namespace leaselock::simulation

@@ -70,8 +70,9 @@ private:
 };
 
 Simulation::Simulation(const Plan& plan)
-    : plan_(plan), world_(plan.seed), runtime_(world_), random_(plan.seed, 2),
-      network_{world_, runtime_}, store_(world_), around_{world_, network_, plan, store_} {
+    : plan_(plan), world_(plan.seed), runtime_(world_),
+      random_(plan.seed, 2), network_{world_, runtime_},
+      store_(world_), around_{world_, network_, plan, store_} {
     // No two clocks differ in rate by more than the default margin allows, 1 %. The replica's is not
     // behind that of the master: a fence counter that was lost would not be caught up with.
     constexpr std::int64_t most_ppm = 4'000;
@@ -115,8 +116,8 @@ void Simulation::start_client(std::size_t number) {
     if (machine.processes++ != 0) name += "." + std::to_string(machine.processes);
     machine.process = &world_.start_process(std::move(name), machine.clock);
     machine.forks.store(0);
-    const Random random{plan_.seed, 10'000 + 100 * number +
-                                        static_cast<std::uint64_t>(machine.processes)};
+    const Random random{plan_.seed,
+                        10'000 + 100 * number + static_cast<std::uint64_t>(machine.processes)};
     const bool shared = machine.process->random.chance(plan_.shared);
     world_.start_thread(*machine.process, [this, number, shared, random] {
         if (shared) {
@@ -149,8 +150,9 @@ void Simulation::start_probe() {
     world_.start_thread(*machine.process, [this] {
         SimulatedConnection redis{network_, links_.back()};
         std::optional<Renewer<SimulatedConnection>> none;
-        Client<SimulatedConnection>{around_,        redis, links_.back(), none, Random{plan_.seed, 3},
-                                    machines_.back().forks, true}
+        Client<SimulatedConnection>{
+            around_, redis, links_.back(), none, Random{plan_.seed, 3}, machines_.back().forks,
+            true}
             .probe();
     });
 }
@@ -204,7 +206,9 @@ void Simulation::begin_at_client(const Fault& fault, Process& process) {
     case Kind::no_random: process.no_random = true; return;
     case Kind::no_threads: process.no_threads = true; return;
     case Kind::lose: (link.random.chance(500) ? link.loses_there : link.loses_back) = rate; return;
-    case Kind::slow: (link.random.chance(500) ? link.slow_there : link.slow_back) = fault.amount; return;
+    case Kind::slow:
+        (link.random.chance(500) ? link.slow_there : link.slow_back) = fault.amount;
+        return;
     case Kind::cut: return network_.cut(link);
     case Kind::refuse: link.refuses = true; return network_.cut(link);
     case Kind::swallow: link.swallows = true; return network_.cut(link);

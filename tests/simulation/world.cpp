@@ -33,7 +33,7 @@ void World::at(Time time, std::function<void()> what) {
 }
 
 bool World::run(Time until) {
-    constexpr std::uint64_t too_much = 2'000'000;
+    constexpr std::uint64_t too_much = 300'000;
     while (!queue_.empty() && queue_.front().time <= until) {
         if (++happened_ > too_much) return false;
         std::pop_heap(queue_.begin(), queue_.end(), Later{});
@@ -46,17 +46,16 @@ bool World::run(Time until) {
 }
 
 std::size_t World::threads() const noexcept {
-    return static_cast<std::size_t>(std::count_if(threads_.begin(), threads_.end(), [](auto& t) {
-        return !t->fiber.ended();
-    }));
+    return static_cast<std::size_t>(
+        std::count_if(threads_.begin(), threads_.end(), [](auto& t) { return !t->fiber.ended(); }));
 }
 
 // --- processes
 
 Process& World::start_process(std::string name, Clock clock) {
     const ProcessId id = processes_.size() + 1;
-    processes_.push_back(std::make_unique<Process>(
-        Process{std::move(name), id, clock, Random{seed_, 1000 + id}}));
+    processes_.push_back(
+        std::make_unique<Process>(Process{std::move(name), id, clock, Random{seed_, 1000 + id}}));
     Process& process = *processes_.back();
     line(process, "clock").put("offset", clock.offset).put("ppm", clock.ppm);
     return process;

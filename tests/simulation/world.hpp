@@ -32,10 +32,10 @@ struct Process {
     Random random;
     bool stopped = false;
     bool killed = false;
-    bool sluggish = false;   ///< its threads are slow to wake up, now and then
-    bool no_random = false;  ///< there are no random bytes
-    bool no_threads = false; ///< no thread can be started
-    Time afterlife = 0;      ///< what its clock says once it has been killed
+    bool sluggish = false;                     ///< its threads are slow to wake up, now and then
+    bool no_random = false;                    ///< there are no random bytes
+    bool no_threads = false;                   ///< no thread can be started
+    Time afterlife = 0;                        ///< what its clock says once it has been killed
     std::vector<std::function<void()>> held{}; ///< what happens when it is no longer stopped
 };
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-#include "simulation/client.hpp"
+#include "simulation/surroundings.hpp"
+
+#include "simulation/random.hpp"
+#include "simulation/world.hpp"
 
 #include <leaselock/core/observer.hpp>
 #include <leaselock/core/outcome.hpp>
