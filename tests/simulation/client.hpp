@@ -148,7 +148,8 @@ typename Client<C>::Guard Client<C>::make_guard(std::string key) {
         .put("ttl", options.ttl.count())
         .put("margin", leaselock::detail::margin_of(options).count())
         .put("fenced", options.fencing ? 1 : 0)
-        .put("nodes", 1);
+        .put("nodes", 1)
+        .put("cap", options.wait_cap.count());
     return guard;
 }
 

@@ -7,10 +7,13 @@
 #include "simulation/ledger.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace leaselock::simulation::detail {
 
@@ -33,6 +36,7 @@ void HolderRules::see(const HistoryLine& line) {
                                               line.number("ttl") * 1'000'000,
                                               line.number("margin"),
                                               line.number("nodes", 1),
+                                              line.number("cap") * 1'000'000,
                                               line.number("fenced") == 1};
     } else {
         see_process(line);
@@ -77,6 +81,7 @@ void HolderRules::see_send(const HistoryLine& line) {
     send.verb = line.text("verb");
     send.token = line.text("token");
     send.actor = line.actor;
+    send.to = line.text("to");
     send.local = local(line);
     send.ttl = line.number("ttl") * 1'000'000;
     if (send.verb == "adopt") {
@@ -123,9 +128,21 @@ void HolderRules::see_reply(const HistoryLine& line) {
     if (send.reply != "1" || token.ended_at >= 0) return;
     // a 1 read after the deadline changes nothing
     if (local(line) >= token.most + tolerance_.slack) return;
-    const GuardFacts& guard = ledger_.guards[token.guard];
-    token.most = std::max(token.most, send.local + send.ttl - guard.margin);
+    confirm(send, token);
     ++report_.findings.counts.renewals;
+}
+
+/// A node has confirmed the lease: it lasts for as long as a majority of them has it.
+void HolderRules::confirm(const Send& send, TokenFacts& token) {
+    const GuardFacts& guard = ledger_.guards[token.guard];
+    Time& until = token.confirmed[send.to];
+    until = std::max(until, send.local + send.ttl - guard.margin);
+    std::vector<Time> ends;
+    for (const auto& [node, end] : token.confirmed) ends.push_back(end);
+    const auto majority = static_cast<std::size_t>(guard.nodes / 2 + 1);
+    if (ends.size() < majority) return;
+    std::sort(ends.begin(), ends.end(), std::greater<>{});
+    token.most = std::max(token.most, ends[majority - 1]);
 }
 
 // --- outcomes
@@ -146,6 +163,7 @@ void HolderRules::see_attempt(const HistoryLine& line, std::string_view name, To
     if (answer == "unsent" && (!token.answer.empty() || token.sends.empty())) return;
     GuardFacts& guard = ledger_.guards[line.text("guard")];
     guard.token = name;
+    note_attempt(line, guard);
     token.guard = line.text("guard");
     token.answer = answer;
     token.line = report_.line;
@@ -157,20 +175,26 @@ void HolderRules::see_attempt(const HistoryLine& line, std::string_view name, To
     token.settled = token.settled || !in_doubt;
 }
 
+/// Whoever waits asks again, and again.
+void HolderRules::note_attempt(const HistoryLine& line, GuardFacts& guard) {
+    const Time now = local(line);
+    const Time held = held_up(line.actor, line.time);
+    const Time pause = now - line.number("elapsed") - guard.attempted;
+    if (guard.attempted >= 0 && guard.cap != 0 &&
+        pause > guard.cap + tolerance_.bound + held - guard.held_up_then) {
+        report_.add(Rule::liveness, say(line.text("guard"), " waits without asking"));
+    }
+    if (guard.waits) guard.attempted = now;
+    guard.held_up_then = held;
+}
+
 void HolderRules::grant(const HistoryLine& line, std::string_view name, TokenFacts& token) {
     const GuardFacts& guard = ledger_.guards[token.guard];
-    std::set<std::string_view> nodes;
     for (const std::uint64_t id : token.sends) {
         const Send& send = ledger_.sends[id];
-        if ((send.verb != "set" || send.reply != "ok") &&
-            (send.verb != "adopt" || send.reply != "1")) {
-            continue;
-        }
-        token.most = std::max(token.most, send.local + send.ttl - guard.margin);
-        if (!ledger_.has_servers || !send.server.empty()) nodes.insert(send.server);
-    }
-    if (static_cast<std::int64_t>(nodes.size()) * 2 <= guard.nodes) {
-        report_.add(Rule::answers, say(name, " is granted without a majority of the nodes"));
+        const bool took = (send.verb == "set" && send.reply == "ok") ||
+                          (send.verb == "adopt" && send.reply == "1");
+        if (took) confirm(send, token);
     }
     const Time deadline = local(line) + line.number("remaining");
     if (deadline > token.most + tolerance_.slack) {
@@ -216,53 +240,54 @@ bool HolderRules::is_excused(Time taken, Time granted) const {
 }
 
 template <class Condition>
-bool HolderRules::any_send(const HistoryLine& event, const TokenFacts& token,
-                           const Condition& condition) const {
+std::int64_t HolderRules::nodes_where(const HistoryLine& event, const TokenFacts& token,
+                                      const Condition& condition) const {
     const Time from = local(event) - event.number("elapsed") - tolerance_.slack;
-    return std::any_of(token.sends.begin(), token.sends.end(), [&](std::uint64_t id) {
+    std::set<std::string_view> nodes;
+    for (const std::uint64_t id : token.sends) {
         const Send& send = ledger_.sends.at(id);
-        return send.local >= from && condition(send);
-    });
+        if (send.local >= from && condition(send)) nodes.insert(send.to);
+    }
+    return static_cast<std::int64_t>(nodes.size());
 }
 
-/// Yes: a server did it, and said so. No: one said so that had another's value, or none. Refused: one
-/// gave an error, and had not done it. Unsent: none has done it.
+/// Yes: a majority of the nodes did it, in this one try, and said so. No: one said so that had another's
+/// value, or none; to a renewal, so many that there is no majority any more. Refused: one gave an error,
+/// and had not done it. Unsent: none has done it.
 void HolderRules::check_answer(const HistoryLine& event, std::string_view name,
                                const TokenFacts& token, std::string_view verb) {
-    if (!ledger_.has_servers) return;
     const std::string_view answer = event.text("answer");
+    const std::int64_t all = ledger_.guards[token.guard].nodes;
+    const std::int64_t majority = all / 2 + 1;
     const auto did = [](std::string_view is) { return is == "ok" || is == "1"; };
+    const auto ran = [&](const Send& send) { return !ledger_.has_servers || did(send.is); };
     const auto demand = [&](bool kept, std::string_view what) {
         if (!kept) {
             report_.add(Rule::answers,
                         say(event.text("verb"), " of ", name, " answers ", answer, ", but ", what));
         }
     };
+    const auto count = [&](const auto& condition) {
+        return nodes_where(event, token,
+                           [&](const Send& send) { return send.verb == verb && condition(send); });
+    };
     if (answer == "yes") {
-        demand(any_send(event, token,
-                        [&](const Send& send) {
-                            return send.verb == verb && did(send.reply) && did(send.is);
-                        }),
-               "no server did it");
-    } else if (answer == "no") {
-        demand(any_send(event, token,
-                        [&](const Send& send) {
-                            return send.verb == verb && !did(send.is) && !send.is.empty() &&
-                                   send.before != send.token &&
-                                   (send.old.empty() || send.before != send.old);
-                        }),
-               "no server had another's value, or none");
+        demand(count([&](const Send& send) { return did(send.reply) && ran(send); }) >= majority,
+               "no majority of the nodes did it");
+    } else if (answer == "no" && ledger_.has_servers) {
+        const auto lacked = count([&](const Send& send) {
+            return !did(send.is) && !send.is.empty() && send.before != send.token &&
+                   (send.old.empty() || send.before != send.old);
+        });
+        demand(lacked > (verb == "expire" ? all - majority : 0),
+               "too few nodes had another's value, or none");
     } else if (answer == "refused" && (verb == "expire" || verb == "delete")) {
-        demand(any_send(event, token,
-                        [&](const Send& send) {
-                            return send.verb == verb && send.reply.starts_with("error:") &&
-                                   !did(send.is);
-                        }),
+        demand(count([&](const Send& send) {
+                   return send.reply.starts_with("error:") && !did(send.is);
+               }) > 0,
                "no error proves it");
     } else if (answer == "unsent" && !token.kept) {
-        demand(!any_send(event, token,
-                         [&](const Send& send) { return send.verb == verb && did(send.is); }),
-               "it was executed");
+        demand(count([&](const Send& send) { return did(send.is); }) == 0, "it was executed");
     }
 }
 
@@ -289,6 +314,18 @@ void HolderRules::see_deletion(const HistoryLine& line, std::string_view name, T
 
 void HolderRules::see_loss(const HistoryLine& line, std::string_view name, TokenFacts& token) {
     ++report_.findings.counts.losses;
+    const std::string_view why = line.text("loss");
+    if (why == "expired" && local(line) < token.least - tolerance_.slack) {
+        report_.add(Rule::honesty, say(name, " is lost before its deadline"));
+    }
+    if (why == "taken" || why == "gone") {
+        const std::string_view reply = why == "taken" ? "0" : "-1";
+        const bool heard = std::any_of(token.sends.begin(), token.sends.end(), [&](auto id) {
+            const Send& send = ledger_.sends.at(id);
+            return send.verb == "expire" && send.reply == reply;
+        });
+        if (!heard) report_.add(Rule::honesty, say(name, " is ", why, ", and no server said so"));
+    }
     if (++token.told_lost > 1) report_.add(Rule::finality, say(name, " is lost twice"));
     token.lost = true;
     token.lost_at = line.time;
@@ -316,6 +353,10 @@ void HolderRules::see_call(const HistoryLine& line) {
                                           guard.deletions,
                                           line.has("must"),
                                           report_.line};
+    if (line.actor == guard.maker) {
+        guard.waits = verb == "wait";
+        guard.attempted = -1;
+    }
     const bool gives_back = verb == "unlock" || verb == "end" || verb == "detach";
     if (gives_back && line.actor == guard.maker && !guard.token.empty()) {
         finish(ledger_.tokens[guard.token], line.time);
@@ -331,7 +372,9 @@ void HolderRules::see_return(const HistoryLine& line) {
     const OpenCall call = found->second;
     ledger_.calls.erase(found);
     const bool yes = line.text("answer") == "yes";
-    const GuardFacts& guard = ledger_.guards[call.guard];
+    GuardFacts& guard = ledger_.guards[call.guard];
+    guard.waits = guard.waits && call.verb != "wait";
+    if (!guard.waits) guard.attempted = -1;
     const Time held = held_up(line.actor, line.time) - call.held_up;
     if (local(line) - call.local - held > call.limit + tolerance_.bound) {
         report_.add(Rule::bounded, say(call.verb, " of ", call.guard, " takes too long"));

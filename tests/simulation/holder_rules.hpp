@@ -29,19 +29,21 @@ private:
     // of the wire
     void see_send(const HistoryLine& line);
     void see_reply(const HistoryLine& line);
+    void confirm(const Send& send, TokenFacts& token);
     void note_renewal(const HistoryLine& line, std::string_view name, TokenFacts& token);
 
     // of outcomes
     void see_event(const HistoryLine& line);
     void see_attempt(const HistoryLine& line, std::string_view name, TokenFacts& token);
+    void note_attempt(const HistoryLine& line, GuardFacts& guard);
     void grant(const HistoryLine& line, std::string_view name, TokenFacts& token);
     void see_renewal(const HistoryLine& line, std::string_view name, TokenFacts& token);
     void see_deletion(const HistoryLine& line, std::string_view name, TokenFacts& token);
     void see_loss(const HistoryLine& line, std::string_view name, TokenFacts& token);
-    /// Whether a send of the event's own time satisfies what is asked for.
+    /// How many nodes got a command, in the event's own time, that satisfies a condition.
     template <class Condition>
-    [[nodiscard]] bool any_send(const HistoryLine& event, const TokenFacts& token,
-                                const Condition& condition) const;
+    [[nodiscard]] std::int64_t nodes_where(const HistoryLine& event, const TokenFacts& token,
+                                           const Condition& condition) const;
     void check_answer(const HistoryLine& event, std::string_view name, const TokenFacts& token,
                       std::string_view verb);
     void check_exclusion(const HistoryLine& line, std::string_view name, const TokenFacts& token);

@@ -7,6 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -30,9 +32,13 @@ struct GuardFacts {
     Time ttl = 0;
     Time margin = 0;
     std::int64_t nodes = 1;
+    Time cap = 0; ///< the longest pause between two attempts of a waiting call; 0: not known
     bool fenced = false;
     std::string_view token{};    ///< of its last attempt that may have left something
     std::uint64_t deletions = 0; ///< that were asked for, or could not be, for any of its tokens
+    bool waits = false;          ///< it is in a call that does
+    Time attempted = -1;         ///< the last attempt of a call that waits, by its maker's clock
+    Time held_up_then = 0;
 };
 
 /// A command that went out.
@@ -41,11 +47,11 @@ struct Send {
     std::string_view token; ///< of adopt: the new one
     std::string_view old;   ///< of adopt: the one that it replaces
     std::string_view actor;
-    Time local = 0; ///< when, by the actor's clock
+    std::string_view to; ///< the server
+    Time local = 0;      ///< when, by the actor's clock
     Time ttl = 0;
     std::string_view reply;  ///< as its caller was told
-    std::string_view is;     ///< as a server answered
-    std::string_view server; ///< that executed it
+    std::string_view is;     ///< as the server answered
     std::string_view before; ///< what the key held then
 };
 
@@ -73,10 +79,11 @@ struct TokenFacts {
     bool kept = false;
     bool settled = false; ///< it is known to be in no server any more
 
+    std::map<std::string_view, Time> confirmed{}; ///< by server: until when, by the actor's clock
     std::unordered_map<std::string_view, int> sets{}; ///< executed, by server
     std::unordered_map<std::string_view, std::int64_t>
-        lives{}; ///< until when, by the server's clock, ms
-    std::uint64_t deletes = 0;
+        lives{};                          ///< until when, by the server's clock, ms
+    std::set<std::string_view> deleted{}; ///< servers that executed its deletion
     std::uint64_t fence = 0;
     std::size_t line = 0; ///< of its answer
 };

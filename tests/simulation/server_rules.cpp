@@ -33,7 +33,6 @@ void ServerRules::see_executed(const HistoryLine& line) {
     if (const auto sent = ledger_.sends.find(static_cast<std::uint64_t>(line.number("id")));
         sent != ledger_.sends.end()) {
         sent->second.is = line.text("is");
-        sent->second.server = line.actor;
         sent->second.before = before;
     }
     if (const auto holder = ledger_.tokens.find(before); holder != ledger_.tokens.end()) {
@@ -77,7 +76,7 @@ void ServerRules::see_change(const HistoryLine& line, std::string_view verb) {
     } else if (verb == "delete") {
         demand(is == "1" ? before == token && after.empty() : before == after,
                "deletes what is not its own");
-        if (is == "1") ++ledger_.tokens[token].deletes;
+        if (is == "1") ledger_.tokens[token].deleted.insert(line.actor);
     } else if (verb == "expire") {
         writes = is == "1";
         demand(before == after && (!writes || before == token), "extends what is not its own");
@@ -108,12 +107,8 @@ void ServerRules::note_life(const HistoryLine& line, std::string_view token) {
 
 void ServerRules::see_fence(const HistoryLine& line, TokenFacts& token) {
     const auto fence = static_cast<std::uint64_t>(line.number("is"));
-    // an adopter that has not heard of its first one is given another
-    const bool told = std::any_of(token.sends.begin(), token.sends.end(), [&](std::uint64_t id) {
-        const Send& send = ledger_.sends.at(id);
-        return send.verb == "fence" && send.reply == std::to_string(token.fence);
-    });
-    if (token.fence != 0 && told) {
+    // an adopter that asks twice, for want of an answer, is given two, and told the second
+    if (token.fence != 0 && token.granted) {
         report_.add(Rule::fencing, say("a second fencing token for ", line.text("token")));
     }
     token.fence = fence;
@@ -166,7 +161,10 @@ void ServerRules::end() {
     if (!ledger_.has_servers) return;
     for (const auto& [name, token] : ledger_.tokens) {
         if (token.answer == "unknown" && token.taken_at >= 0) ++report_.findings.counts.ghosts;
-        if (token.answer != "refused" || token.taken_at < 0 || token.deletes != 0) continue;
+        const bool left = std::any_of(token.lives.begin(), token.lives.end(), [&](const auto& at) {
+            return !token.deleted.contains(at.first);
+        });
+        if (token.answer != "refused" || !left) continue;
         report_.line = token.line;
         report_.add(Rule::answers, say("refused, but ", name, " was executed and not deleted"));
     }

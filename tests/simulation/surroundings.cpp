@@ -14,8 +14,20 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace leaselock::simulation {
+
+namespace {
+
+std::string_view loss_of(const std::error_code& cause) {
+    for (const Loss loss : {Loss::taken, Loss::gone, Loss::expired, Loss::max_hold, Loss::unkept}) {
+        if (cause == cause_of(loss)) return to_string(loss);
+    }
+    return {};
+}
+
+} // namespace
 
 bool Store::ask(std::string_view what, std::string_view key, std::string_view token,
                 std::uint64_t fence, Random& random) {
@@ -55,7 +67,8 @@ void Recorder::on_event(const Event& event) noexcept {
         .put("token", event.fingerprint)
         .put("elapsed", event.elapsed.count())
         .put("remaining", event.remaining.count())
-        .put("cause", event.outcome.cause ? event.outcome.cause.message() : std::string{});
+        .put("cause", event.outcome.cause ? event.outcome.cause.message() : std::string{})
+        .put("loss", event.verb == Verb::lose ? loss_of(event.outcome.cause) : "");
 }
 
 } // namespace leaselock::simulation
