@@ -159,11 +159,11 @@ void HolderRules::see_event(const HistoryLine& line) {
 
 void HolderRules::see_attempt(const HistoryLine& line, std::string_view name, TokenFacts& token) {
     const std::string_view answer = line.text("answer");
+    GuardFacts& guard = ledger_.guards[line.text("guard")];
+    note_attempt(line, guard);
     // what was unsent before there was a new token bears the old one
     if (answer == "unsent" && (!token.answer.empty() || token.sends.empty())) return;
-    GuardFacts& guard = ledger_.guards[line.text("guard")];
     guard.token = name;
-    note_attempt(line, guard);
     token.guard = line.text("guard");
     token.answer = answer;
     token.line = report_.line;
