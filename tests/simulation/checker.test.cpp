@@ -172,6 +172,12 @@ INSTANTIATE_TEST_SUITE_P(
                "400 c0 call call=3 guard=x verb=unlock"},
               {"404 c0 call", "404 c0 call call=4 guard=a verb=end",
                "404 c0 call call=4 guard=x verb=end"}}},
+        // a flush before either of them was executed explains nothing
+        Case{"OverlapLongAfterAFlush",
+             Rule::exclusion,
+             {{"0 c1 clock", "", "0 world fault kind=flush lasts=0 breaks=exclusion"},
+              {"400 c0 call", "guard=a", "guard=x"},
+              {"404 c0 call", "guard=a", "guard=x"}}},
         Case{"ChildOwns",
              Rule::exclusion,
              {{"303 c0 owns", "", "303 c0f owns guard=a token=A is=1 deadline=1288000000"}}},
@@ -373,6 +379,14 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"OverlapDuringAFailover", Rule::exclusion,
              overlap_with({{"0 c1 clock", "",
                             "0 world fault kind=failover lasts=2000000 breaks=exclusion"}})},
+        // c1's SET runs first, and is answered last
+        Case{"OverlapOfOneThatWasToldLate", Rule::exclusion,
+             overlap_with(
+                 {{"0 c1 clock", "", "0 c1 send id=6 verb=set key=k0 token=C ttl=1000 to=s0"},
+                  {"0 c1 send", "",
+                   "0 s0 exec id=6 verb=set key=k0 token=C is=ok before=- after=C left=1000 "
+                   "ttl=1000 clock=0"},
+                  {"0 s0 exec", "", "1 world fault kind=flush lasts=0 breaks=exclusion"}})},
         Case{"HolderIsDead", Rule::exclusion, overlap_with({{"404 c0 return", "", "450 c0 kill"}})},
         Case{"HolderHasBeenTold", Rule::exclusion,
              overlap_with({{"404 c0 return", "",

@@ -209,6 +209,7 @@ void HolderRules::grant(const HistoryLine& line, std::string_view name, TokenFac
     }
     token.granted = true;
     token.settled = false;
+    if (token.taken_at < 0) token.taken_at = line.time; // as far as this history knows
     ++report_.findings.counts.grants;
     check_exclusion(line, name, token);
     ledger_.granted[guard.key].push_back(name);
@@ -224,7 +225,8 @@ void HolderRules::check_exclusion(const HistoryLine& line, std::string_view name
         const Actor& holder = ledger_.actors[other.actor];
         if (other.ended_at >= 0 || holder.killed) continue;
         if (holder.clock.when(other.most) <= line.time + tolerance_.slack) continue;
-        if (is_excused(other.taken_at, line.time)) {
+        // the one that was told last may have been executed first
+        if (is_excused(std::min(other.taken_at, token.taken_at), line.time)) {
             ++report_.findings.counts.excused;
             continue;
         }
