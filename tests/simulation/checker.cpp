@@ -47,7 +47,7 @@ Findings check(std::string_view history, const Tolerance& tolerance) {
     Findings findings;
     detail::Ledger ledger;
     detail::Report report{findings, 0};
-    detail::ServerRules servers{ledger, report, tolerance};
+    detail::ServerRules servers{ledger, report};
     detail::HolderRules holders{ledger, report, tolerance};
     HistoryLine line;
     Time before = 0;

@@ -25,6 +25,7 @@ enum class Rule : std::uint8_t {
     bounded,   ///< every call ends by its limit
     liveness,  ///< a lock that nobody holds can be had
 };
+inline constexpr std::size_t rules = static_cast<std::size_t>(Rule::liveness) + 1;
 [[nodiscard]] std::string_view to_string(Rule rule) noexcept;
 
 struct Violation {

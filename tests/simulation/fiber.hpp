@@ -42,12 +42,12 @@ private:
     bool ended_ = false;
 
     // what the sanitizers want to know
-    void* own_fake_stack_ = nullptr;
-    void* resumers_fake_stack_ = nullptr;
-    const void* resumers_stack_ = nullptr;
-    std::size_t resumers_stack_size_ = 0;
-    void* tsan_fiber_ = nullptr;
-    void* tsan_resumer_ = nullptr;
+    [[maybe_unused]] void* own_fake_stack_ = nullptr;
+    [[maybe_unused]] void* resumers_fake_stack_ = nullptr;
+    [[maybe_unused]] const void* resumers_stack_ = nullptr;
+    [[maybe_unused]] std::size_t resumers_stack_size_ = 0;
+    [[maybe_unused]] void* tsan_fiber_ = nullptr;
+    [[maybe_unused]] void* tsan_resumer_ = nullptr;
 };
 
 } // namespace leaselock::simulation

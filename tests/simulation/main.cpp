@@ -29,7 +29,8 @@ constexpr std::string_view usage =
     "    runs N seeds (700, or LEASELOCK_SIMULATION_SEEDS), or as many as fit into N seconds\n"
     "leaselock_simulation --seed N [--drop FAULT,...] [--without CLIENT,...] [--until MS] "
     "[--print]\n"
-    "    runs one, less what is left out; prints its plan, and its history\n";
+    "    runs one, less what is left out; prints its plan, and its history\n"
+    "both with --rule NAME: looks at that one alone\n";
 
 struct Arguments {
     std::uint64_t seeds = 700;
@@ -37,6 +38,7 @@ struct Arguments {
     std::uint64_t seconds = 0;
     std::uint64_t jobs = 1;
     std::optional<Selection> one{};
+    std::optional<Rule> rule{};
     bool print = false;
     bool valid = true;
 };
@@ -65,6 +67,12 @@ bool take(Arguments& arguments, std::string_view name, std::string_view value) {
     if (name == "--first") return parse(value, arguments.first);
     if (name == "--seconds") return parse(value, arguments.seconds);
     if (name == "--jobs") return parse(value, arguments.jobs) && arguments.jobs != 0;
+    if (name == "--rule") {
+        for (std::size_t i = 0; i < rules && !arguments.rule; ++i) {
+            if (to_string(static_cast<Rule>(i)) == value) arguments.rule = static_cast<Rule>(i);
+        }
+        return arguments.rule.has_value();
+    }
     if (name == "--seed") {
         if (!parse(value, selection.seed)) return false;
     } else if (name == "--drop") {
@@ -97,6 +105,14 @@ Arguments read(const std::vector<std::string_view>& words) {
     return arguments;
 }
 
+Verdict judge(const Selection& selection, const Arguments& arguments) {
+    Verdict verdict = leaselock::simulation::judge(selection);
+    std::erase_if(verdict.findings.violations, [&](const Violation& violation) {
+        return arguments.rule && violation.rule != *arguments.rule;
+    });
+    return verdict;
+}
+
 void print_plan(const Selection& selection) {
     const Plan plan = selection.plan();
     std::cout << "  " << describe(plan) << '\n';
@@ -109,7 +125,7 @@ void print_violation(const Violation& violation) {
 }
 
 int run_one(const Arguments& arguments) {
-    const Verdict verdict = judge(*arguments.one);
+    const Verdict verdict = judge(*arguments.one, arguments);
     print_plan(*arguments.one);
     if (arguments.print) std::cout << verdict.history;
     for (const Violation& violation : verdict.findings.violations) print_violation(violation);
@@ -150,7 +166,7 @@ Tally run_many(const Arguments& arguments, std::uint64_t first) {
                                    : seed >= arguments.first + arguments.seeds) {
             return tally;
         }
-        const Verdict verdict = judge({seed});
+        const Verdict verdict = judge({seed}, arguments);
         tally.counts += verdict.findings.counts;
         ++tally.seeds;
         if (!verdict.passed()) {
@@ -160,7 +176,7 @@ Tally run_many(const Arguments& arguments, std::uint64_t first) {
         }
         if (seed % sample != 0) continue;
         ++tally.repeated;
-        if (judge({seed}).history != verdict.history) {
+        if (judge({seed}, arguments).history != verdict.history) {
             std::cout << "seed " << seed << " fails: two runs of it differ\n";
             tally.passed = false;
             return tally;

@@ -13,8 +13,7 @@ namespace leaselock::simulation::detail {
 /// What servers and stores may be seen to do: ownership, the lives of ghosts, fencing.
 class ServerRules {
 public:
-    ServerRules(Ledger& ledger, Report& report, const Tolerance& tolerance) noexcept
-        : ledger_(ledger), report_(report), tolerance_(tolerance) {}
+    ServerRules(Ledger& ledger, Report& report) noexcept : ledger_(ledger), report_(report) {}
 
     void see(const HistoryLine& line);
     void end();
@@ -30,7 +29,6 @@ private:
 
     Ledger& ledger_;
     Report& report_;
-    const Tolerance& tolerance_;
 };
 
 } // namespace leaselock::simulation::detail
