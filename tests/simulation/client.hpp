@@ -5,6 +5,7 @@
 #include "simulation/plan.hpp"
 #include "simulation/random.hpp"
 #include "simulation/surroundings.hpp"
+#include "simulation/told_guard.hpp"
 #include "simulation/world.hpp"
 
 #include <leaselock/core/error.hpp>
@@ -12,7 +13,6 @@
 #include <leaselock/core/token.hpp>
 #include <leaselock/lock/lease.hpp>
 #include <leaselock/lock/lease_lock.hpp>
-#include <leaselock/lock/options.hpp>
 #include <leaselock/lock/renewer.hpp>
 
 #include <algorithm>
@@ -47,39 +47,18 @@ public:
     void probe();
 
 private:
-    using Lock = LeaseLock<C>;
-    struct Guard {
-        std::string name;
-        std::string key;
-        Options options;
-        std::unique_ptr<Recorder> recorder{};
-        std::optional<Lock> lock{};
-    };
-    /// What a stop token calls back.
-    struct OnStop {
-        Client& client;
-        const Guard& guard;
-        std::string token;
-        Time takes;
-        std::shared_ptr<std::atomic<std::uint32_t>> running;
-        void operator()() const noexcept;
-    };
+    using Guard = ToldGuard<C>;
 
     [[nodiscard]] bool over() const {
         return world_.process().killed || world_.now() >= around_.plan.horizon;
     }
     void sleep(Time span) { world_.sleep_until(world_.reading() + span); }
-    template <class Verb>
-    Outcome call(const Guard& guard, std::string_view verb, Time limit, const Verb& run,
-                 bool must = false);
-    Guard make_guard(std::string key);
     void session();
     Outcome acquire(Guard& guard);
     Outcome adopt(Guard& guard, const Lease& lease);
     void hold(Guard& guard);
     void work_under(Guard& guard, bool fenced);
     void give_back(Guard& guard);
-    bool owns(const Guard& guard);
     void fork(Guard& guard);
     void live_as_child(Guard& inherited, std::atomic<std::uint32_t>& looked);
     [[nodiscard]] Time timeout() const { return around_.plan.timeout_ms * ms; }
@@ -95,65 +74,6 @@ private:
 };
 
 template <class C>
-void Client<C>::OnStop::operator()() const noexcept {
-    client.world_.line("signal").put("guard", guard.name).put("token", token);
-    if (takes == 0) return;
-    running->store(1);
-    client.sleep(takes);
-    running->store(0);
-    client.world_.notify_all(*running);
-}
-
-/// Writes a call down, and its return.
-/// @param must it has to say yes
-template <class C>
-template <class Verb>
-Outcome Client<C>::call(const Guard& guard, std::string_view verb, Time limit, const Verb& run,
-                        bool must) {
-    const std::uint64_t id = world_.new_id();
-    {
-        auto line = world_.line("call");
-        line.put_unsigned("call", id).put("guard", guard.name).put("verb", verb);
-        line.put("limit", limit);
-        if (must) line.put("must", "yes");
-    }
-    const Outcome outcome = run();
-    auto line = world_.line("return");
-    line.put_unsigned("call", id).put("answer", to_string(outcome.answer));
-    line.put("cause", outcome.cause ? outcome.cause.message() : std::string{});
-    if (guard.lock) {
-        line.put("token", guard.lock->fingerprint());
-        line.put("deadline", guard.lock->deadline().time_since_epoch().count());
-        line.put_unsigned("fence", guard.lock->fencing_token());
-    }
-    return outcome;
-}
-
-template <class C>
-typename Client<C>::Guard Client<C>::make_guard(std::string key) {
-    Guard guard{"g" + std::to_string(world_.new_id()), std::move(key), {}};
-    const Plan& plan = around_.plan;
-    Options& options = guard.options;
-    options.ttl = std::chrono::milliseconds{random_.chance(750) ? plan.ttl_ms : 2 * plan.ttl_ms};
-    options.timeout = std::chrono::milliseconds{plan.timeout_ms};
-    options.fencing = random_.chance(plan.fenced);
-    options.owner = random_.chance(300) ? "label" : "";
-    options.wait_cap = std::chrono::milliseconds{std::max<std::int64_t>(10, plan.ttl_ms / 4)};
-    if (plan.wide_margin) options.margin = options.ttl / 10;
-    guard.recorder = std::make_unique<Recorder>(world_, guard.name);
-    options.observer = guard.recorder.get();
-    world_.line("guard")
-        .put("guard", guard.name)
-        .put("key", guard.key)
-        .put("ttl", options.ttl.count())
-        .put("margin", leaselock::detail::margin_of(options).count())
-        .put("fenced", options.fencing ? 1 : 0)
-        .put("nodes", 1)
-        .put("cap", options.wait_cap.count());
-    return guard;
-}
-
-template <class C>
 void Client<C>::work() {
     sleep(random_.between(0, 50 * ms));
     while (!over()) {
@@ -165,14 +85,14 @@ void Client<C>::work() {
 template <class C>
 void Client<C>::probe() {
     for (std::size_t i = 0; i < around_.plan.keys; ++i) {
-        Guard guard = make_guard("k" + std::to_string(i));
+        Guard guard{world_, around_.plan, random_, "k" + std::to_string(i)};
         guard.lock.emplace(redis_, guard.key, guard.options, std::defer_lock);
         // twice the ttl is the longest, plus what the servers' clocks may differ by, and a poll
         const Time span = 2 * around_.plan.ttl_ms * ms * 102 / 100 + s;
-        (void)call(
-            guard, "wait", span,
+        (void)guard.call(
+            "wait", span,
             [&] { return guard.lock->try_acquire_for(std::chrono::nanoseconds{span}); }, true);
-        (void)call(guard, "unlock", timeout(), [&] { return guard.lock->unlock(); });
+        (void)guard.call("unlock", timeout(), [&] { return guard.lock->unlock(); });
     }
 }
 
@@ -187,7 +107,7 @@ void Client<C>::session() {
         if (random_.chance(700)) around_.mailbox.pop_front();
         key = lease->key();
     }
-    Guard guard = make_guard(std::move(key));
+    Guard guard{world_, around_.plan, random_, std::move(key)};
     guard.lock.emplace(redis_, guard.key, guard.options, std::defer_lock);
     for (int attempts = 1;; ++attempts) {
         const Outcome outcome = lease ? adopt(guard, *lease) : acquire(guard);
@@ -196,7 +116,7 @@ void Client<C>::session() {
         if (attempts == 3 || over() || random_.chance(500)) break;
         sleep(random_.between(0, around_.plan.ttl_ms * ms / 4));
     }
-    (void)call(guard, "end", timeout(), [&] {
+    (void)guard.call("end", timeout(), [&] {
         guard.lock.reset();
         return Outcome{Answer::yes};
     });
@@ -205,29 +125,17 @@ void Client<C>::session() {
 template <class C>
 Outcome Client<C>::acquire(Guard& guard) {
     if (!random_.chance(around_.plan.waiting)) {
-        return call(guard, "acquire", 2 * timeout(), [&] { return guard.lock->try_acquire(); });
+        return guard.call("acquire", 2 * timeout(), [&] { return guard.lock->try_acquire(); });
     }
     const Time span = random_.between(0, 3 * around_.plan.ttl_ms * ms / 2);
-    return call(guard, "wait", span == 0 ? 2 * timeout() : span,
-                [&] { return guard.lock->try_acquire_for(std::chrono::nanoseconds{span}); });
+    return guard.call("wait", span == 0 ? 2 * timeout() : span,
+                      [&] { return guard.lock->try_acquire_for(std::chrono::nanoseconds{span}); });
 }
 
 template <class C>
 Outcome Client<C>::adopt(Guard& guard, const Lease& lease) {
     world_.line("offered").put("guard", guard.name).put("token", fingerprint_of(lease.value()));
-    return call(guard, "adopt", 2 * timeout(), [&] { return guard.lock->try_adopt(lease); });
-}
-
-template <class C>
-bool Client<C>::owns(const Guard& guard) {
-    const bool is = guard.lock->owns_lock();
-    world_.line("owns")
-        .put("guard", guard.name)
-        .put("token", guard.lock->fingerprint())
-        .put("is", is ? 1 : 0)
-        .put("deadline", guard.lock->deadline().time_since_epoch().count())
-        .put("loss", to_string(guard.lock->loss()));
-    return is;
+    return guard.call("adopt", 2 * timeout(), [&] { return guard.lock->try_adopt(lease); });
 }
 
 template <class C>
@@ -237,7 +145,7 @@ void Client<C>::hold(Guard& guard) {
     if (random_.chance(around_.plan.kept) && renewer_) {
         const std::chrono::milliseconds most = guard.options.ttl * random_.between(1, 3);
         const bool bounded = random_.chance(200);
-        (void)call(guard, "keep", 0, [&] {
+        (void)guard.call("keep", 0, [&] {
             return renewer_->try_keep(*guard.lock, bounded ? most : std::chrono::milliseconds{0});
         });
     }
@@ -246,7 +154,8 @@ void Client<C>::hold(Guard& guard) {
     if (random_.chance(600)) {
         world_.line("listen").put("guard", guard.name).put("token", token);
         const Time takes = random_.chance(150) ? random_.between(0, 20 * ms) : 0;
-        listener.emplace(guard.lock->stop_token(), OnStop{*this, guard, token, takes, running});
+        listener.emplace(guard.lock->stop_token(),
+                         OnStop{world_, guard.name, token, takes, running});
     }
     work_under(guard, fenced);
     // Lost or not, it may be a while until somebody looks at it again.
@@ -269,17 +178,17 @@ void Client<C>::work_under(Guard& guard, bool fenced) {
     if (fenced && !ask("register")) return;
     const Time ttl = guard.options.ttl / std::chrono::nanoseconds{1};
     for (std::uint64_t steps = random_.below(8); steps != 0 && !over(); --steps) {
-        if (!owns(guard)) return;
+        if (!guard.owns()) return;
         if (fenced && !ask("write")) return;
         if (forks_.load() != 0) fork(guard);
         if (random_.chance(250)) {
             const Outcome outcome =
-                call(guard, "renew", timeout(), [&] { return guard.lock->renew(); });
-            if (!outcome && !owns(guard)) return;
+                guard.call("renew", timeout(), [&] { return guard.lock->renew(); });
+            if (!outcome && !guard.owns()) return;
         }
         if (renewer_ && alone_ && random_.chance(10)) {
             renewer_.reset(); // it goes before what it keeps
-            (void)owns(guard);
+            (void)guard.owns();
         }
         sleep(random_.between(0, random_.chance(100) ? ttl : ttl / 3));
     }
@@ -291,21 +200,21 @@ void Client<C>::give_back(Guard& guard) {
     if (way < 6) {
         for (int tries = 0; tries < 2; ++tries) {
             const Outcome outcome =
-                call(guard, "unlock", timeout(), [&] { return guard.lock->unlock(); });
-            (void)owns(guard);
+                guard.call("unlock", timeout(), [&] { return guard.lock->unlock(); });
+            (void)guard.owns();
             if (outcome.answer == Answer::yes || random_.chance(500)) return;
         }
     } else if (way == 6) {
-        (void)call(guard, "detach", 0, [&] {
+        (void)guard.call("detach", 0, [&] {
             Lease lease = guard.lock->detach();
             const bool any = static_cast<bool>(lease);
             if (any && !world_.process().killed) around_.mailbox.push_back(std::move(lease));
             return any ? Outcome{Answer::yes} : Outcome{Answer::unsent, errc::not_held};
         });
-        (void)owns(guard);
+        (void)guard.owns();
     } else if (way == 7 && !over()) {
         sleep(guard.options.ttl / std::chrono::nanoseconds{1}); // forgets about it
-        (void)owns(guard);
+        (void)guard.owns();
     }
     // else the destructor sees to it, or the next attempt
 }
@@ -336,12 +245,12 @@ void Client<C>::fork(Guard& guard) {
 
 template <class C>
 void Client<C>::live_as_child(Guard& inherited, std::atomic<std::uint32_t>& looked) {
-    (void)owns(inherited);
-    (void)call(inherited, "renew", 0, [&] { return inherited.lock->renew(); });
-    (void)call(inherited, "unlock", 0, [&] { return inherited.lock->unlock(); });
-    (void)call(inherited, "acquire", 0, [&] { return inherited.lock->try_acquire(); });
+    (void)inherited.owns();
+    (void)inherited.call("renew", 0, [&] { return inherited.lock->renew(); });
+    (void)inherited.call("unlock", 0, [&] { return inherited.lock->unlock(); });
+    (void)inherited.call("acquire", 0, [&] { return inherited.lock->try_acquire(); });
     if (renewer_) {
-        (void)call(inherited, "keep", 0, [&] { return renewer_->try_keep(*inherited.lock); });
+        (void)inherited.call("keep", 0, [&] { return renewer_->try_keep(*inherited.lock); });
     }
     looked.store(1);
     world_.notify_all(looked);
