@@ -1,0 +1,66 @@
+#pragma once
+// SPDX-License-Identifier: MIT
+
+#include "simulation/checker.hpp"
+#include "simulation/history.hpp"
+#include "simulation/ledger.hpp"
+
+#include <cstdint>
+#include <string_view>
+
+namespace leaselock::simulation::detail {
+
+/// What holders are told, against what went over the wire: exclusion, deadline, honesty, finality,
+/// answers, ghosts, time limits.
+class HolderRules {
+public:
+    HolderRules(Ledger& ledger, Report& report, const Tolerance& tolerance) noexcept
+        : ledger_(ledger), report_(report), tolerance_(tolerance) {}
+
+    void see(const HistoryLine& line);
+    void end();
+
+private:
+    // of processes
+    void see_process(const HistoryLine& line);
+    [[nodiscard]] Time local(const HistoryLine& line) const;
+    [[nodiscard]] Time held_up(std::string_view actor, Time now) const;
+
+    // of the wire
+    void see_send(const HistoryLine& line);
+    void see_reply(const HistoryLine& line);
+    void confirm(const Send& send, TokenFacts& token);
+    void note_renewal(const HistoryLine& line, std::string_view name, TokenFacts& token);
+
+    // of outcomes
+    void see_event(const HistoryLine& line);
+    void see_attempt(const HistoryLine& line, std::string_view name, TokenFacts& token);
+    void note_attempt(const HistoryLine& line, GuardFacts& guard);
+    void grant(const HistoryLine& line, std::string_view name, TokenFacts& token);
+    void see_renewal(const HistoryLine& line, std::string_view name, TokenFacts& token);
+    void see_deletion(const HistoryLine& line, std::string_view name, TokenFacts& token);
+    void see_loss(const HistoryLine& line, std::string_view name, TokenFacts& token);
+    /// How many nodes got a command, in the event's own time, that satisfies a condition.
+    template <class Condition>
+    [[nodiscard]] std::int64_t nodes_where(const HistoryLine& event, const TokenFacts& token,
+                                           const Condition& condition) const;
+    void check_answer(const HistoryLine& event, std::string_view name, const TokenFacts& token,
+                      std::string_view verb);
+    void check_exclusion(const HistoryLine& line, std::string_view name, const TokenFacts& token);
+    [[nodiscard]] bool is_excused(Time taken, Time granted) const;
+
+    // of calls and claims
+    void see_call(const HistoryLine& line);
+    void see_return(const HistoryLine& line);
+    void see_end(const HistoryLine& line, const OpenCall& call);
+    void see_claim(const HistoryLine& line, std::string_view guard, bool owns, Time deadline);
+    void see_signal(const HistoryLine& line);
+    void see_unlisten(const HistoryLine& line);
+    void finish(TokenFacts& token, Time at) const;
+
+    Ledger& ledger_;
+    Report& report_;
+    const Tolerance& tolerance_;
+};
+
+} // namespace leaselock::simulation::detail

@@ -1,0 +1,147 @@
+#pragma once
+// SPDX-License-Identifier: MIT
+
+#include "simulation/checker.hpp"
+#include "simulation/clock.hpp"
+#include "simulation/history.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+/// What the checker knows of a history so far. All views are into the history.
+namespace leaselock::simulation::detail {
+
+/// A process.
+struct Actor {
+    Clock clock;
+    Time held_up = 0; ///< how long it was stopped, or slow to wake up, in all
+    Time stopped_at = -1;
+    bool killed = false;
+};
+
+struct GuardFacts {
+    std::string_view key;
+    std::string_view maker;
+    Time ttl = 0;
+    Time margin = 0;
+    std::int64_t nodes = 1;
+    Time cap = 0; ///< the longest pause between two attempts of a waiting call; 0: not known
+    bool fenced = false;
+    std::string_view token{};    ///< of its last attempt that may have left something
+    std::uint64_t deletions = 0; ///< that were asked for, or could not be, for any of its tokens
+    bool waits = false;          ///< it is in a call that does
+    Time attempted = -1;         ///< the last attempt of a call that waits, by its maker's clock
+    Time held_up_then = 0;
+};
+
+/// A command that went out.
+struct Send {
+    std::string_view verb;
+    std::string_view token; ///< of adopt: the new one
+    std::string_view old;   ///< of adopt: the one that it replaces
+    std::string_view actor;
+    std::string_view to; ///< the server
+    Time local = 0;      ///< when, by the actor's clock
+    Time ttl = 0;
+    std::string_view reply;  ///< as its caller was told
+    std::string_view is;     ///< as the server answered
+    std::string_view before; ///< what the key held then
+};
+
+/// An acquisition, by its token: what its holder knows of it, and what the servers do.
+struct TokenFacts {
+    std::string_view guard;
+    std::string_view actor;
+    std::vector<std::uint64_t> sends{};
+
+    std::string_view answer; ///< of the attempt
+    bool granted = false;
+    Time most = 0;  ///< the latest deadline that its confirmed sends allow, by the actor's clock
+    Time least = 0; ///< the earliest
+    Time taken_at = -1; ///< when a server executed it
+    Time ended_at = -1; ///< as its holder knows
+    bool lost = false;
+    bool given_away = false;
+    Time lost_at = -1;
+    Time held_up_at_loss = 0;
+    Time renewal_asked = -1;    ///< of the renewal that is going on
+    bool renewal_again = false; ///< the server wants it in another form
+    std::uint64_t told_lost = 0;
+    std::uint64_t signals = 0;
+    bool listening = false;
+    bool kept = false;
+    bool settled = false; ///< it is known to be in no server any more
+
+    std::map<std::string_view, Time> confirmed{}; ///< by server: until when, by the actor's clock
+    std::unordered_map<std::string_view, int> sets{}; ///< executed, by server
+    std::unordered_map<std::string_view, std::int64_t>
+        lives{};                          ///< until when, by the server's clock, ms
+    std::set<std::string_view> deleted{}; ///< servers that executed its deletion
+    std::uint64_t fence = 0;
+    std::size_t line = 0; ///< of its answer
+};
+
+struct OpenCall {
+    std::string_view guard;
+    std::string_view verb;
+    std::string_view actor;
+    Time local = 0;
+    Time limit = 0;
+    Time held_up = 0;
+    std::uint64_t deletions = 0; ///< of the guard, when it began
+    bool must = false;
+    std::size_t line = 0;
+};
+
+struct FaultSpan {
+    Time from;
+    Time to;
+    std::string_view kind;
+};
+
+struct StoreFacts {
+    std::uint64_t highest = 0;
+    std::string_view newest; ///< the token among those registered that was taken last
+};
+
+struct Ledger {
+    std::unordered_map<std::string_view, Actor> actors{};
+    std::unordered_map<std::string_view, GuardFacts> guards{};
+    std::unordered_map<std::string_view, TokenFacts> tokens{};
+    std::unordered_map<std::uint64_t, Send> sends{};
+    std::unordered_map<std::int64_t, OpenCall> calls{};
+    std::unordered_map<std::string_view, std::vector<std::string_view>>
+        granted{};                                           ///< tokens, by key
+    std::unordered_map<std::string, std::uint64_t> issued{}; ///< last fence, by key, and server
+    std::unordered_map<std::string_view, StoreFacts> stores{};
+    std::vector<FaultSpan> breaks{}; ///< what may break exclusion
+    bool failed_over = false;
+    bool has_servers = false;
+};
+
+/// Where the rules say what they find.
+struct Report {
+    Findings& findings;
+    std::size_t line; ///< that is being looked at
+
+    void add(Rule rule, std::string what) const {
+        findings.violations.push_back({rule, line, std::move(what)});
+    }
+};
+
+/// Text from parts.
+template <class... Parts>
+[[nodiscard]] std::string say(const Parts&... parts) {
+    std::string text;
+    (text.append(std::string_view{parts}), ...);
+    return text;
+}
+
+} // namespace leaselock::simulation::detail
