@@ -84,11 +84,16 @@ void Client<C>::work() {
 
 template <class C>
 void Client<C>::probe() {
-    for (std::size_t i = 0; i < around_.plan.keys; ++i) {
-        Guard guard{world_, around_.plan, random_, "k" + std::to_string(i)};
+    const Plan& plan = around_.plan;
+    // Twice the ttl is the longest, plus what the servers' clocks may differ by, and a poll. A server's
+    // clock that went back lets its keys live longer.
+    Time span = 2 * plan.ttl_ms * ms * 102 / 100 + s;
+    for (const Fault& fault : plan.faults) {
+        if (fault.kind == Kind::clock_back) span += fault.amount;
+    }
+    for (std::size_t i = 0; i < plan.keys; ++i) {
+        Guard guard{world_, plan, random_, "k" + std::to_string(i)};
         guard.lock.emplace(redis_, guard.key, guard.options, std::defer_lock);
-        // twice the ttl is the longest, plus what the servers' clocks may differ by, and a poll
-        const Time span = 2 * around_.plan.ttl_ms * ms * 102 / 100 + s;
         (void)guard.call(
             "wait", span,
             [&] { return guard.lock->try_acquire_for(std::chrono::nanoseconds{span}); }, true);
