@@ -657,6 +657,21 @@ TEST_CASE(
     CHECK(half.finish() == "$early"); // once is enough, twice does no harm
 }
 
+TEST_CASE("MultiplexedConnection: a large batch that was answered in time is there as a whole") {
+    const RedisServer server;
+    const auto c = make(server.url());
+    REQUIRE(line_of(call(*c, {"PING"})) == "+PONG");
+    const std::array<std::string_view, 1> ping{"PING"};
+    const std::vector<Command> commands(1'000, Command{ping, {}});
+    std::vector<Reply> replies(commands.size());
+    MultiplexedConnection::Call half;
+    c->begin(half, commands, replies, system_runtime().now() + 50ms);
+    std::this_thread::sleep_for(200ms);
+    c->finish(half);
+    CHECK(std::all_of(replies.begin(), replies.end(),
+                      [](const Reply& reply) { return line_of(reply) == "+PONG"; }));
+}
+
 TEST_CASE("MultiplexedConnection: split calls that are given up answer nobody else") {
     const RedisServer server;
     const auto c = make(server.url());

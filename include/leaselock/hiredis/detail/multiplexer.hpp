@@ -162,11 +162,11 @@ inline void Multiplexer::abandon(Slot& slot) noexcept {
 }
 
 /// Works for all until the slot is done, or its deadline comes. Even behind that, what has come already
-/// is read once.
+/// is read: at most what others are owed before it, and its own.
 inline void Multiplexer::lead(Slot& slot, Deadline by, Deadline now, Guarded& lock) noexcept {
     while (now < by || slot.written) {
         step(by, now, lock);
-        if (slot.is_done() || now >= by) break;
+        if (slot.is_done() || (now >= by && !shared_->may_have_more())) break;
         now = runtime_.now();
     }
     if (!slot.is_done()) abandon(slot);
