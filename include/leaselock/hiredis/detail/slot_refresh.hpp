@@ -30,6 +30,7 @@
 #include <span>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 namespace leaselock {
@@ -153,10 +154,13 @@ inline bool SlotRefresh::ask_all(ClusterNode* suspect, Deadline by, Failure& fai
     ClusterNode* const first = home();
     std::size_t left = nodes_.size() + seeds_.size();
     bool telling = false; // a server's own words tell more than the silence of the next one
+    bool tried = false;
     const auto try_one = [&](const auto& put) {
+        // without time one is tried all the same, so that there is a reason to tell
+        if (std::exchange(tried, true) && runtime_.now() >= by) return false;
         Failure why;
         if (put(share(by, left), why)) return true;
-        if (left > 0) --left;
+        left -= std::min<std::size_t>(left, 1);
         if (!telling) failure = why;
         telling = telling || why.cause != condition::unreachable;
         return false;
@@ -169,7 +173,7 @@ inline bool SlotRefresh::ask_all(ClusterNode* suspect, Deadline by, Failure& fai
         ClusterNode& node = *nodes_.at(i);
         const bool listed = tables_ != 0 && node.listed.load(std::memory_order_relaxed) == tables_;
         if (!listed || &node == first || &node == suspect) {
-            if (left > 0) --left;
+            left -= std::min<std::size_t>(left, 1);
             continue;
         }
         if (try_node(node)) return true;
