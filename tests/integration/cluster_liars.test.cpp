@@ -376,6 +376,27 @@ TEST_CASE("S5 N2 ClusterConnection: a node that is silent or away takes nothing 
     }
 }
 
+TEST_CASE("S5 N2 ClusterConnection: nor does it where connecting takes several steps") {
+    FalseServer silent{[](FalseServer::Peer& peer) { peer.wait_for_close(); }};
+    const DeadEnd away;
+    for (const std::uint16_t port : {silent.port(), away.port()}) {
+        INFO((port == away.port()));
+        FalseNode node{[&](const Heard& words) -> std::string {
+            if (!is_table(words)) return words.front() == "AUTH" ? "+OK\r\n" : "+HERE\r\n";
+            return slots_reply(
+                {{0, 9'999, "127.0.0.1", node.port()}, {10'000, 16'383, "127.0.0.1", port}});
+        }};
+        const std::vector<Endpoint> seeds{
+            Endpoint{.host = "127.0.0.1", .port = node.port(), .password = "secret"}};
+        ClusterConnection cluster{seeds};
+        const Stopwatch watch;
+        const auto replies = call_all(cluster, {{"SET", "foo", "1"}, {"SET", "bar", "1"}}, 500ms);
+        CHECK(watch.elapsed() < 500ms + slack);
+        CHECK(line_of(replies[0]) == "unsent");
+        CHECK(line_of(replies[1]) == "+HERE");
+    }
+}
+
 TEST_CASE("ClusterConnection: many threads that need the first table ask for it once") {
     FalseNode node{[](const Heard& words) -> std::string {
         if (!is_table(words)) return "+OK\r\n";

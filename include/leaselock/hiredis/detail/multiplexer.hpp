@@ -65,6 +65,8 @@ public:
     void call(std::span<const Command> commands, std::span<Reply> replies, Deadline by) noexcept;
     /// The same in two halves; `by` lies ahead.
     void begin(Slot& slot) noexcept;
+    /// Goes on with connecting for what was begun. @return false: there is no stream yet, at `until`
+    [[nodiscard]] bool reach(Slot& slot, Deadline until) noexcept;
     void finish(Slot& slot, Deadline by) noexcept;
     /// What was begun is given up.
     void drop(Slot& slot) noexcept;
@@ -126,6 +128,21 @@ inline void Multiplexer::begin(Slot& slot) noexcept {
     const Deadline now = runtime_.now();
     if (!is_open() || shared_->is_unwatched()) step(now, now, lock);
     hand_over(lock);
+}
+
+inline bool Multiplexer::reach(Slot& slot, Deadline until) noexcept {
+    if (slot.is_done()) return true;
+    Guarded lock{mutex_};
+    // where another thread leads, it does the same for its own call
+    if (slot.is_done() || slot.written || !entrance_.try_lead()) return true;
+    Deadline now = runtime_.now();
+    while (!is_open() && !slot.is_done() && now < until) {
+        connect(until, now, lock);
+        now = runtime_.now();
+    }
+    const bool reached = is_open() || slot.is_done();
+    hand_over(lock);
+    return reached;
 }
 
 inline void Multiplexer::finish(Slot& slot, Deadline by) noexcept {
