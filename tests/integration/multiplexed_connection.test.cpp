@@ -7,6 +7,7 @@
 #include <leaselock/lock/lease_lock.hpp>
 #include <leaselock/lock/renewer.hpp>
 
+#include <malloc.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -504,6 +505,17 @@ TEST_CASE("N13 MultiplexedConnection: a reply too many is seen by a call without
     std::this_thread::sleep_for(400ms); // it has come, or the test shows nothing
     CHECK(line_of(call(c, {"PING"}, -1ms)) == "unsent");
     CHECK(line_of(call(c, {"SET", "k", "v", "NX"}, 500ms)) != "+OK");
+}
+
+TEST_CASE("MultiplexedConnection: calls without time leave no memory behind") {
+    const RedisServer server;
+    const auto c = make(server.url());
+    REQUIRE(line_of(call(*c, {"PING"})) == "+PONG");
+    const auto used = [] { return mallinfo2().uordblks + mallinfo2().hblkhd; };
+    const std::size_t before = used();
+    for (int i = 0; i < 20'000; ++i) (void)call(*c, {"PING"}, -1ms);
+    CHECK(used() < before + std::size_t{256} * 1024);
+    CHECK(line_of(call(*c, {"PING"})) == "+PONG");
 }
 
 TEST_CASE("N2 MultiplexedConnection: a connect that was left behind is no reason to fail later") {

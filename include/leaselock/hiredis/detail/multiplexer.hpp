@@ -210,6 +210,11 @@ inline void Multiplexer::post(std::span<const Command> commands,
                               std::span<Reply> replies) noexcept {
     Guarded lock{mutex_};
     const bool leads = entrance_.try_lead();
+    // its like may have gone ahead of it, and nobody has read since
+    if (leads && is_open() && shared_->is_unwatched()) {
+        const Deadline now = runtime_.now();
+        step(now, now, lock);
+    }
     const bool written = !connecting_ && shared_->write_for_nobody(commands, leads);
     const Failure late = shared_->failure(make_error_code(errc::timed_out));
     for (Reply& reply : replies) {
