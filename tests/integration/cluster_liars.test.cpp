@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "connection_contract.hpp"
 #include "false_node.hpp"
+#include "support/dead_name_server.hpp"
 
 #include <leaselock/hiredis/cluster_connection.hpp>
 #include <leaselock/lock/lease_lock.hpp>
@@ -375,6 +376,27 @@ TEST_CASE("S5 N2 ClusterConnection: a node that is silent or away takes nothing 
     }
 }
 
+TEST_CASE("S5 N2 ClusterConnection: nor does it where connecting takes several steps") {
+    FalseServer silent{[](FalseServer::Peer& peer) { peer.wait_for_close(); }};
+    const DeadEnd away;
+    for (const std::uint16_t port : {silent.port(), away.port()}) {
+        INFO((port == away.port()));
+        FalseNode node{[&](const Heard& words) -> std::string {
+            if (!is_table(words)) return words.front() == "AUTH" ? "+OK\r\n" : "+HERE\r\n";
+            return slots_reply(
+                {{0, 9'999, "127.0.0.1", node.port()}, {10'000, 16'383, "127.0.0.1", port}});
+        }};
+        const std::vector<Endpoint> seeds{
+            Endpoint{.host = "127.0.0.1", .port = node.port(), .password = "secret"}};
+        ClusterConnection cluster{seeds};
+        const Stopwatch watch;
+        const auto replies = call_all(cluster, {{"SET", "foo", "1"}, {"SET", "bar", "1"}}, 500ms);
+        CHECK(watch.elapsed() < 500ms + slack);
+        CHECK(line_of(replies[0]) == "unsent");
+        CHECK(line_of(replies[1]) == "+HERE");
+    }
+}
+
 TEST_CASE("ClusterConnection: many threads that need the first table ask for it once") {
     FalseNode node{[](const Heard& words) -> std::string {
         if (!is_table(words)) return "+OK\r\n";
@@ -577,6 +599,27 @@ TEST_CASE("ClusterConnection: a cluster may name 1,024 nodes, and no more") {
     ClusterConnection cluster{node.url()};
     CHECK(line_of(call(cluster, set_foo, 10s)) == "-MOVED 12182 127.0.0.1:1024");
     CHECK(node.heard() == Heard{set_foo_line});
+}
+
+TEST_CASE("N15 ClusterConnection: no more nodes are asked for a table than there is time for") {
+    std::vector<ToldSlots> table;
+    for (int slot = 0; slot < 1'000; ++slot) {
+        table.push_back({slot, slot, "node-" + std::to_string(slot) + ".example", 6379});
+    }
+    table.push_back({1'000, 16'383, "node.example", 6379});
+    std::atomic<bool> told{false};
+    FalseNode seed{[&](const Heard& words) {
+        if (!is_table(words)) return std::string{"-ERR no node\r\n"};
+        return told.exchange(true) ? std::string{"-ERR no more\r\n"} : slots_reply(table);
+    }};
+    const DeadNameServer dns;
+    const std::vector<Endpoint> seeds{Endpoint{.host = "127.0.0.1", .port = seed.port()}};
+    ClusterConnection cluster{seeds, system_runtime(), MultiplexedConnection::default_silence,
+                              DeadNameServer::look_up};
+    for (int i = 0; i < 2; ++i) CHECK(line_of(call(cluster, set_foo, 200ms)) == "unsent");
+    CHECK(told);
+    CHECK(DeadNameServer::askers() > 1);
+    CHECK(DeadNameServer::askers() < 300);
 }
 
 TEST_CASE("S16 ClusterConnection: a wrong password is told by the server's words, once a call") {

@@ -7,6 +7,7 @@
 #include <leaselock/lock/lease_lock.hpp>
 #include <leaselock/lock/renewer.hpp>
 
+#include <malloc.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -506,6 +507,17 @@ TEST_CASE("N13 MultiplexedConnection: a reply too many is seen by a call without
     CHECK(line_of(call(c, {"SET", "k", "v", "NX"}, 500ms)) != "+OK");
 }
 
+TEST_CASE("MultiplexedConnection: calls without time leave no memory behind") {
+    const RedisServer server;
+    const auto c = make(server.url());
+    REQUIRE(line_of(call(*c, {"PING"})) == "+PONG");
+    const auto used = [] { return mallinfo2().uordblks + mallinfo2().hblkhd; };
+    const std::size_t before = used();
+    for (int i = 0; i < 20'000; ++i) (void)call(*c, {"PING"}, -1ms);
+    CHECK(used() < before + std::size_t{256} * 1024);
+    CHECK(line_of(call(*c, {"PING"})) == "+PONG");
+}
+
 TEST_CASE("N2 MultiplexedConnection: a connect that was left behind is no reason to fail later") {
     std::atomic<int> connections = 0;
     FalseServer server{[&](FalseServer::Peer& peer) {
@@ -655,6 +667,21 @@ TEST_CASE(
     std::this_thread::sleep_for(200ms); // longer than its time, and than the stream may be silent
     CHECK(half.finish() == "$early");
     CHECK(half.finish() == "$early"); // once is enough, twice does no harm
+}
+
+TEST_CASE("MultiplexedConnection: a large batch that was answered in time is there as a whole") {
+    const RedisServer server;
+    const auto c = make(server.url());
+    REQUIRE(line_of(call(*c, {"PING"})) == "+PONG");
+    const std::array<std::string_view, 1> ping{"PING"};
+    const std::vector<Command> commands(1'000, Command{ping, {}});
+    std::vector<Reply> replies(commands.size());
+    MultiplexedConnection::Call half;
+    c->begin(half, commands, replies, system_runtime().now() + 50ms);
+    std::this_thread::sleep_for(200ms);
+    c->finish(half);
+    CHECK(std::all_of(replies.begin(), replies.end(),
+                      [](const Reply& reply) { return line_of(reply) == "+PONG"; }));
 }
 
 TEST_CASE("MultiplexedConnection: split calls that are given up answer nobody else") {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 // What a renewer does for its leases, and what the holder hears when one is lost.
 #include "kept_story.hpp"
+#include "support/dead_name_server.hpp"
 
 #include <algorithm>
-#include <condition_variable>
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 
@@ -220,39 +219,6 @@ TEST_CASE("N11: a holder that is cut off without a word is told at its deadline"
     CHECK(called.at.load() >= deadline);
     CHECK(called.at.load() < deadline + 5s);
 }
-
-namespace {
-
-/// A name server that never answers, until the story ends.
-struct DeadNameServer {
-    static int look_up(const char* /*host*/, std::uint16_t /*port*/,
-                       detail::AddressList& /*found*/) {
-        std::unique_lock lock{mutex};
-        ++asking;
-        changed.wait(lock, [] { return over; });
-        --asking;
-        changed.notify_all();
-        return EAI_AGAIN;
-    }
-    DeadNameServer() { over = false; }
-    ~DeadNameServer() {
-        std::unique_lock lock{mutex};
-        over = true;
-        changed.notify_all();
-        changed.wait(lock, [] { return asking == 0; });
-    }
-    static std::size_t askers() {
-        const std::lock_guard lock{mutex};
-        return asking;
-    }
-
-    static inline std::mutex mutex;
-    static inline std::condition_variable changed;
-    static inline bool over = false;
-    static inline std::size_t asking = 0;
-};
-
-} // namespace
 
 TEST_CASE("N15: a dead name server costs the leases behind it, at their deadline, and no other") {
     RedisServer server;

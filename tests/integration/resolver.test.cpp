@@ -2,10 +2,13 @@
 // What an endpoint asks for beyond an address: a resolver, a master, a name, a keepalive.
 #include "connection_contract.hpp"
 #include "story.hpp"
+#include "support/dead_name_server.hpp"
 
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -182,6 +185,48 @@ TEST_CASE("N15 Resolver: one that still blocks outlives its connection") {
     CHECK(directory.use_count() == 2); // the thread's
     directory->release();
     CHECK(eventually([&] { return directory.use_count() == 1; }));
+}
+
+/// Two that no name server can tell us of.
+std::vector<Endpoint> unheard_of() {
+    return {Endpoint{.host = "a.example"}, Endpoint{.host = "b.example"}};
+}
+
+TEST_CASE("N15 ClusterConnection: a dead name server costs a thread for each seed, and no more") {
+    const DeadNameServer dns;
+    const std::vector<Endpoint> seeds = unheard_of();
+    ClusterConnection c{seeds, system_runtime(), MultiplexedConnection::default_silence,
+                        DeadNameServer::look_up};
+    for (int i = 0; i < 8; ++i) CHECK(line_of(call(c, {"PING"}, 50ms)) == "unsent");
+    CHECK(DeadNameServer::askers() <= seeds.size());
+    CHECK(eventually([] { return DeadNameServer::askers() != 0; }));
+}
+
+TEST_CASE("N15 Sentinel: a dead name server costs a thread for each sentinel, and no more") {
+    const DeadNameServer dns;
+    Sentinel sentinels{unheard_of(), "mymaster", 50ms, DeadNameServer::look_up};
+    ServerAddress where;
+    for (int i = 0; i < 8; ++i) CHECK_FALSE(sentinels.resolve(where));
+    CHECK(DeadNameServer::askers() <= 2);
+    CHECK(eventually([] { return DeadNameServer::askers() == 2; }));
+}
+
+TEST_CASE("N15 P4 Sentinel: a forked child does not wait for its parent's lookups") {
+    static const pid_t parent = getpid();
+    const DeadNameServer dns;
+    Sentinel sentinels{unheard_of(), "mymaster", 200ms,
+                       [](const char* host, std::uint16_t port, detail::AddressList& found) {
+                           if (getpid() != parent) return EAI_NONAME;
+                           return DeadNameServer::look_up(host, port, found);
+                       }};
+    ServerAddress where;
+    CHECK(sentinels.resolve(where).cause == errc::timed_out);
+    CHECK(eventually([] { return DeadNameServer::askers() == 2; }));
+    ChildProcess child{[&] {
+        ServerAddress there_too;
+        return sentinels.resolve(there_too).cause == errc::no_address ? 0 : 1;
+    }};
+    CHECK(child.wait() == ProcessEnd{.code = 0});
 }
 
 TEMPLATE_TEST_CASE("Resolver: its own cause and words come through", "", HiredisConnection,

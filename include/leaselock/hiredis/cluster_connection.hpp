@@ -96,7 +96,9 @@ public:
     ClusterConnection(const ClusterConnection&) = delete;
     ClusterConnection& operator=(const ClusterConnection&) = delete;
     /// No call may be under way.
-    ~ClusterConnection() = default;
+    ~ClusterConnection() {
+        if (runtime_.process() != process_) refresh_.abandon_in_child();
+    }
 
     /// See `Connection`.
     void call(std::span<const Command> commands, std::span<Reply> replies, Deadline by) noexcept;

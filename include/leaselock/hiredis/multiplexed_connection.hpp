@@ -81,6 +81,12 @@ public:
     void begin(Call& call, std::span<const Command> commands, std::span<Reply> replies,
                Deadline by) noexcept;
 
+    /// Goes on with connecting for a call that has begun, and not behind its deadline: with many servers
+    /// each gets its turn, so that none that is silent takes the time of the others.
+    /// @param turn how long it may take
+    /// @return false: there is no stream yet, and time left
+    [[nodiscard]] bool reach(Call& call, LeaseClock::duration turn) noexcept;
+
     /// Waits until the replies are in place, or until the deadline of `begin`. Even behind it, what has
     /// come already is read: the calls of many servers can be finished one behind the other.
     void finish(Call& call) noexcept;
@@ -140,6 +146,12 @@ inline void MultiplexedConnection::begin(Call& call, std::span<const Command> co
     call.by_ = by;
     call.work_ = &work_;
     work_.begin(call.slot_);
+}
+
+inline bool MultiplexedConnection::reach(Call& call, LeaseClock::duration turn) noexcept {
+    if (call.work_ == nullptr || work_.is_elsewhere()) return true;
+    const Deadline until = std::min(call.by_, later(work_.runtime().now(), turn));
+    return work_.reach(call.slot_, until) || work_.runtime().now() >= call.by_;
 }
 
 inline void MultiplexedConnection::finish(Call& call) noexcept {

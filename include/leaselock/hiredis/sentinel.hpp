@@ -7,6 +7,7 @@
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/core/runtime.hpp>
 #include <leaselock/hiredis/detail/host.hpp>
+#include <leaselock/hiredis/detail/kept_lookups.hpp>
 #include <leaselock/hiredis/detail/lookup.hpp>
 #include <leaselock/hiredis/detail/query.hpp>
 #include <leaselock/hiredis/detail/sentinel_order.hpp>
@@ -109,7 +110,7 @@ private:
     }
 #endif
     [[nodiscard]] Outcome check() const noexcept;
-    [[nodiscard]] Outcome ask(const Endpoint& sentinel, Deadline by,
+    [[nodiscard]] Outcome ask(const Endpoint& sentinel, detail::Lookup& lookup, Deadline by,
                               ServerAddress& where) const noexcept;
 
     std::vector<Endpoint> sentinels_;
@@ -118,6 +119,7 @@ private:
     detail::LookupFunction lookup_;
     Outcome valid_;
     detail::SentinelOrder order_;
+    detail::LookupPool<most_sentinels> lookups_; ///< of the sentinels' own names
 };
 
 inline Outcome Sentinel::check() const noexcept {
@@ -143,6 +145,10 @@ inline Outcome Sentinel::check() const noexcept {
 
 inline Outcome Sentinel::resolve(ServerAddress& where) noexcept {
     if (!valid_) return valid_;
+    auto lookups = lookups_.borrow();
+    if (lookups == nullptr) {
+        return {Answer::unsent, std::make_error_code(std::errc::not_enough_memory)};
+    }
     const std::size_t count = sentinels_.size();
     const Deadline until = later(system_runtime().now(), limit_);
     detail::SentinelTally tally{master_, count};
@@ -154,23 +160,25 @@ inline Outcome Sentinel::resolve(ServerAddress& where) noexcept {
         const LeaseClock::duration share = span_between(now, until) / static_cast<int>(left);
         const Deadline by =
             later(now, std::min<LeaseClock::duration>(share, sentinels_[i].connect_timeout));
-        Outcome said = ask(sentinels_[i], by, where);
+        Outcome said = ask(sentinels_[i], lookups->of[i], by, where);
         if (said) {
             order_.answered(i);
+            lookups_.give_back(std::move(lookups));
             return said;
         }
         order_.failed(i);
         tally.add(sentinels_[i].label(), said);
     }
+    lookups_.give_back(std::move(lookups));
     return tally.result();
 }
 
-inline Outcome Sentinel::ask(const Endpoint& sentinel, Deadline by,
+inline Outcome Sentinel::ask(const Endpoint& sentinel, detail::Lookup& lookup, Deadline by,
                              ServerAddress& where) const noexcept {
     const std::array<std::string_view, 3> argv{"SENTINEL", "GET-MASTER-ADDR-BY-NAME", master_};
     detail::Failure failure;
     const detail::ReplyTree reply =
-        detail::query(sentinel, system_runtime(), lookup_, {argv, {}}, by, failure);
+        detail::query(sentinel, system_runtime(), lookup_, lookup, {argv, {}}, by, failure);
     if (reply == nullptr) return {Answer::unsent, failure.cause, failure.text.view()};
     return detail::read_master_address(*reply, where);
 }

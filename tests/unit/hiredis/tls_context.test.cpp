@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
 
 namespace leaselock::test {
@@ -18,6 +19,18 @@ TEST(TlsContext, VerifiesAndSpeaksNothingOld) {
     EXPECT_EQ(SSL_CTX_get_verify_callback(context.get()), nullptr); // nobody has a word in it
     EXPECT_GE(SSL_CTX_get_min_proto_version(context.get()), TLS1_2_VERSION);
     EXPECT_NE(SSL_CTX_get_options(context.get()) & SSL_OP_NO_RENEGOTIATION, 0U);
+}
+
+/// Threads that are left behind in OpenSSL are still there when the process ends.
+TEST(TlsContextDeathTest, LeavesOpenSslUsableToTheEndOfTheProcess) {
+    // a process of its own, in which nobody else has used OpenSSL
+    testing::FLAGS_gtest_death_test_style = "threadsafe";
+    const auto end = [] {
+        // runs behind all that is registered later
+        (void)std::atexit([] { std::_Exit(OPENSSL_init_ssl(0, nullptr) == 1 ? 0 : 1); });
+        std::exit(detail::make_tls_context() != nullptr ? 2 : 3);
+    };
+    EXPECT_EXIT(end(), testing::ExitedWithCode(0), "");
 }
 
 /// The reason comes last, and has to be there whatever comes before it.

@@ -37,6 +37,7 @@ struct ClusterNode {
     /// the stream, for whatever comes next there; a stranger's command would then run on a node that does
     /// not have its slot.
     std::atomic<MultiplexedConnection*> asking{nullptr};
+    Lookup lookup; ///< of whoever asks it for the slot table
 };
 
 /// All nodes that a cluster has named, and which slot is whose. Nothing is freed before the end, so that

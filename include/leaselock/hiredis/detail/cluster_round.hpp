@@ -11,7 +11,9 @@
 #include <leaselock/redis/command.hpp>
 #include <leaselock/redis/reply.hpp>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <new>
@@ -57,6 +59,7 @@ public:
         }
         lay_out(items, {groups.get(), count});
         for (Group& group : std::span{groups.get(), count}) begin(group);
+        if (count > 1) reach({groups.get(), count});
         for (Group& group : std::span{groups.get(), count}) finish(group);
         for (const ClusterItem& item : items) take(item, groups[item.group]);
     }
@@ -118,6 +121,19 @@ private:
         } else {
             group.connection->begin(group.call, {out_.get() + group.first, group.size},
                                     replies_of(group), by_);
+        }
+    }
+    /// Connecting takes several steps, which are made by whoever waits for it: each node gets its turn.
+    static void reach(std::span<Group> groups) noexcept {
+        LeaseClock::duration turn = std::chrono::milliseconds{1};
+        for (bool all = false; !all;
+             turn = std::min<LeaseClock::duration>(2 * turn, std::chrono::milliseconds{64})) {
+            all = true;
+            for (Group& group : groups) {
+                const bool reached =
+                    group.connection == nullptr || group.connection->reach(group.call, turn);
+                all = all && reached;
+            }
         }
     }
     static void finish(Group& group) noexcept {

@@ -40,7 +40,12 @@ class Connector {
 public:
     /// Refers to both as long as it lives.
     Connector(const Endpoint& endpoint, const Runtime& runtime, LookupFunction function) noexcept
-        : endpoint_(endpoint), runtime_(runtime), function_(function) {}
+        : Connector(endpoint, runtime, function, own_lookup_) {}
+    /// @param kept outlives it, and with it a lookup that it leaves behind: the next connector to the
+    ///        same endpoint waits for that one
+    Connector(const Endpoint& endpoint, const Runtime& runtime, LookupFunction function,
+              Lookup& kept) noexcept
+        : endpoint_(endpoint), runtime_(runtime), function_(function), lookup_(kept) {}
 
     /// Begins. All of it has to be done by `by`.
     [[nodiscard]] Progress begin(Deadline by, Stream& stream) noexcept {
@@ -226,7 +231,8 @@ private:
     const Endpoint& endpoint_;
     const Runtime& runtime_;
     LookupFunction function_;
-    Lookup lookup_;
+    Lookup own_lookup_;
+    Lookup& lookup_;
     Phase phase_ = Phase::connecting;
     Deadline by_{};
     Deadline attempt_by_{};

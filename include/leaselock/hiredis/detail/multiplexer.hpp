@@ -65,6 +65,8 @@ public:
     void call(std::span<const Command> commands, std::span<Reply> replies, Deadline by) noexcept;
     /// The same in two halves; `by` lies ahead.
     void begin(Slot& slot) noexcept;
+    /// Goes on with connecting for what was begun. @return false: there is no stream yet, at `until`
+    [[nodiscard]] bool reach(Slot& slot, Deadline until) noexcept;
     void finish(Slot& slot, Deadline by) noexcept;
     /// What was begun is given up.
     void drop(Slot& slot) noexcept;
@@ -128,6 +130,21 @@ inline void Multiplexer::begin(Slot& slot) noexcept {
     hand_over(lock);
 }
 
+inline bool Multiplexer::reach(Slot& slot, Deadline until) noexcept {
+    if (slot.is_done()) return true;
+    Guarded lock{mutex_};
+    // where another thread leads, it does the same for its own call
+    if (slot.is_done() || slot.written || !entrance_.try_lead()) return true;
+    Deadline now = runtime_.now();
+    while (!is_open() && !slot.is_done() && now < until) {
+        connect(until, now, lock);
+        now = runtime_.now();
+    }
+    const bool reached = is_open() || slot.is_done();
+    hand_over(lock);
+    return reached;
+}
+
 inline void Multiplexer::finish(Slot& slot, Deadline by) noexcept {
     if (slot.is_done()) return;
     Guarded lock{mutex_};
@@ -162,11 +179,11 @@ inline void Multiplexer::abandon(Slot& slot) noexcept {
 }
 
 /// Works for all until the slot is done, or its deadline comes. Even behind that, what has come already
-/// is read once.
+/// is read: at most what others are owed before it, and its own.
 inline void Multiplexer::lead(Slot& slot, Deadline by, Deadline now, Guarded& lock) noexcept {
     while (now < by || slot.written) {
         step(by, now, lock);
-        if (slot.is_done() || now >= by) break;
+        if (slot.is_done() || (now >= by && !shared_->may_have_more())) break;
         now = runtime_.now();
     }
     if (!slot.is_done()) abandon(slot);
@@ -193,6 +210,11 @@ inline void Multiplexer::post(std::span<const Command> commands,
                               std::span<Reply> replies) noexcept {
     Guarded lock{mutex_};
     const bool leads = entrance_.try_lead();
+    // its like may have gone ahead of it, and nobody has read since
+    if (leads && is_open() && shared_->is_unwatched()) {
+        const Deadline now = runtime_.now();
+        step(now, now, lock);
+    }
     const bool written = !connecting_ && shared_->write_for_nobody(commands, leads);
     const Failure late = shared_->failure(make_error_code(errc::timed_out));
     for (Reply& reply : replies) {

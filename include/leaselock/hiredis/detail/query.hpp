@@ -116,11 +116,12 @@ private:
 
 /// One command on a stream of its own, for what is answered by arrays. It blocks, until `by` at most.
 /// @param endpoint outlives the call
+/// @param kept the lookups of this endpoint, one query at a time: a dead name server costs one thread
 /// @return the reply, an error of the server's too; or null, and `failure`
 [[nodiscard]] inline ReplyTree query(const Endpoint& endpoint, const Runtime& runtime,
-                                     LookupFunction lookup, const Command& command, Deadline by,
-                                     Failure& failure) noexcept {
-    Connector connector{endpoint, runtime, lookup};
+                                     LookupFunction lookup, Lookup& kept, const Command& command,
+                                     Deadline by, Failure& failure) noexcept {
+    Connector connector{endpoint, runtime, lookup, kept};
     Stream stream;
     if (!connect_until(by, connector, stream, runtime)) {
         failure = connector.failure();

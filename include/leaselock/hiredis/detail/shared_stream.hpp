@@ -74,6 +74,8 @@ public:
     [[nodiscard]] bool is_due(Deadline now) const noexcept {
         return unwatched_ || more_ || cut_ || now >= fall_at();
     }
+    /// Whether the last read may have left something.
+    [[nodiscard]] bool may_have_more() const noexcept { return more_; }
     [[nodiscard]] pollfd interest() const noexcept { return stream_.interest(slots_.has_output()); }
     [[nodiscard]] Io receive(Chunk& chunk, Failure& failed) noexcept {
         const Io io = stream_.receive(chunk);

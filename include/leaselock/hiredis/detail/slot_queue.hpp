@@ -49,12 +49,7 @@ public:
 
     /// Writes what waits, up to a limit that keeps the batches behind it from waiting for long.
     void write_pending() noexcept {
-        if (!has_output()) {
-            base_ += out_.size();
-            out_.clear();
-            sent_ = 0;
-        }
-        while (pending_.first != nullptr && out_.size() < batch_bytes) {
+        while (pending_.first != nullptr && (!has_output() || out_.size() < batch_bytes)) {
             Slot& slot = *pending_.pop();
             if (!write(slot.commands, &slot)) {
                 conclude(slot, {std::make_error_code(std::errc::not_enough_memory), {}});
@@ -161,6 +156,11 @@ private:
     static constexpr std::size_t compact_at = 1024;
 
     [[nodiscard]] bool write(std::span<const Command> commands, Slot* slot) noexcept {
+        if (!has_output()) {
+            base_ += out_.size();
+            out_.clear();
+            sent_ = 0;
+        }
         const std::uint64_t begin = base_ + out_.size();
 #if LEASELOCK_EXCEPTIONS
         try {

@@ -30,6 +30,8 @@
 #include <span>
 #include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
@@ -51,13 +53,20 @@ public:
     /// @param seeds asked first, and when no other node answers; outlive this
     /// @param dialect forgotten with each new table: there may be new servers behind it
     SlotRefresh(ClusterNodes& nodes, std::span<const Endpoint> seeds, Dialect& dialect,
-                Runtime& runtime, LookupFunction lookup) noexcept
-        : nodes_(nodes), seeds_(seeds), dialect_(dialect), runtime_(runtime), lookup_(lookup) {}
+                Runtime& runtime, LookupFunction lookup)
+        : nodes_(nodes), seeds_(seeds), dialect_(dialect), runtime_(runtime), lookup_(lookup),
+          seed_lookups_(seeds.size()) {}
 
     /// The node that answered last, if it has slots, or else another that has: for what may go anywhere.
     /// Null before the first table has come.
     [[nodiscard]] ClusterNode* home() const noexcept {
         return home_.load(std::memory_order_acquire);
+    }
+
+    /// In a forked child, where nothing but the destructor follows.
+    void abandon_in_child() noexcept {
+        for (Lookup& lookup : seed_lookups_) lookup.abandon_in_child();
+        for (std::uint32_t i = 0; i < nodes_.size(); ++i) nodes_.at(i)->lookup.abandon_in_child();
     }
 
     /// The table may be wrong: the next call had better ask. @param suspect whom not to ask, if it was
@@ -99,9 +108,10 @@ private:
     static constexpr std::uint32_t of_node = 2; ///< and its index
 
     [[nodiscard]] Refreshed run_alone(Deadline by, Failure& failure) noexcept;
-    [[nodiscard]] bool ask_all(const ClusterNode* suspect, Deadline by, Failure& failure) noexcept;
-    [[nodiscard]] bool ask_node(const ClusterNode& node, Deadline by, Failure& failure) noexcept;
-    [[nodiscard]] bool ask(const Endpoint& endpoint, Deadline by, Failure& failure) noexcept;
+    [[nodiscard]] bool ask_all(ClusterNode* suspect, Deadline by, Failure& failure) noexcept;
+    [[nodiscard]] bool ask_node(ClusterNode& node, Deadline by, Failure& failure) noexcept;
+    [[nodiscard]] bool ask(const Endpoint& endpoint, Lookup& lookup, Deadline by,
+                           Failure& failure) noexcept;
     [[nodiscard]] bool take(const redisReply& reply, const Endpoint& from) noexcept;
 
     /// A share of the time that is left for one of those still to be asked. The last ones of a large
@@ -124,6 +134,7 @@ private:
     std::atomic<bool> busy_{false};
     std::atomic<std::uint32_t> round_{0}; ///< counts the refreshes, for those who wait for one
     // of the thread that is at it:
+    std::vector<Lookup> seed_lookups_;
     std::uint32_t tables_ = 0; ///< that have been taken
     Deadline next_{};          ///< not before
 };
@@ -131,7 +142,7 @@ private:
 inline Refreshed SlotRefresh::run_alone(Deadline by, Failure& failure) noexcept {
     if (home() != nullptr && runtime_.now() < next_) return Refreshed::skipped;
     const std::uint32_t doubt = doubt_.exchange(none, std::memory_order_relaxed);
-    const ClusterNode* const suspect = doubt >= of_node ? nodes_.at(doubt - of_node) : nullptr;
+    ClusterNode* const suspect = doubt >= of_node ? nodes_.at(doubt - of_node) : nullptr;
     const bool fresh = ask_all(suspect, by, failure);
     if (!fresh && home() != nullptr) doubt_.store(in_general, std::memory_order_relaxed);
     next_ = later(runtime_.now(), least_interval);
@@ -139,53 +150,61 @@ inline Refreshed SlotRefresh::run_alone(Deadline by, Failure& failure) noexcept 
 }
 
 /// Who answered last comes first, then who has slots, then the seeds; a suspect comes last.
-inline bool SlotRefresh::ask_all(const ClusterNode* suspect, Deadline by,
-                                 Failure& failure) noexcept {
-    const ClusterNode* const first = home();
+inline bool SlotRefresh::ask_all(ClusterNode* suspect, Deadline by, Failure& failure) noexcept {
+    ClusterNode* const first = home();
     std::size_t left = nodes_.size() + seeds_.size();
     bool telling = false; // a server's own words tell more than the silence of the next one
-    const auto try_one = [&](const auto& who, auto member) {
+    bool tried = false;
+    const auto try_one = [&](const auto& put) {
+        // without time one is tried all the same, so that there is a reason to tell
+        if (std::exchange(tried, true) && runtime_.now() >= by) return false;
         Failure why;
-        if ((this->*member)(who, share(by, left), why)) return true;
-        if (left > 0) --left;
+        if (put(share(by, left), why)) return true;
+        left -= std::min<std::size_t>(left, 1);
         if (!telling) failure = why;
         telling = telling || why.cause != condition::unreachable;
         return false;
     };
-    if (first != nullptr && first != suspect && try_one(*first, &SlotRefresh::ask_node))
-        return true;
+    const auto try_node = [&](ClusterNode& node) {
+        return try_one([&](Deadline until, Failure& why) { return ask_node(node, until, why); });
+    };
+    if (first != nullptr && first != suspect && try_node(*first)) return true;
     for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
-        const ClusterNode& node = *nodes_.at(i);
+        ClusterNode& node = *nodes_.at(i);
         const bool listed = tables_ != 0 && node.listed.load(std::memory_order_relaxed) == tables_;
         if (!listed || &node == first || &node == suspect) {
-            if (left > 0) --left;
+            left -= std::min<std::size_t>(left, 1);
             continue;
         }
-        if (try_one(node, &SlotRefresh::ask_node)) return true;
+        if (try_node(node)) return true;
     }
-    for (const Endpoint& seed : seeds_) {
-        if (try_one(seed, &SlotRefresh::ask)) return true;
+    for (std::size_t i = 0; i < seeds_.size(); ++i) {
+        const auto ask_seed = [&](Deadline until, Failure& why) {
+            return ask(seeds_[i], seed_lookups_[i], until, why);
+        };
+        if (try_one(ask_seed)) return true;
     }
-    return suspect != nullptr && try_one(*suspect, &SlotRefresh::ask_node);
+    return suspect != nullptr && try_node(*suspect);
 }
 
-inline bool SlotRefresh::ask_node(const ClusterNode& node, Deadline by, Failure& failure) noexcept {
+inline bool SlotRefresh::ask_node(ClusterNode& node, Deadline by, Failure& failure) noexcept {
 #if LEASELOCK_EXCEPTIONS
     try {
-        return ask(nodes_.endpoint_of(node.address), by, failure);
+        return ask(nodes_.endpoint_of(node.address), node.lookup, by, failure);
     } catch (const std::bad_alloc&) {
         failure = {std::make_error_code(std::errc::not_enough_memory), {}};
         return false;
     }
 #else
-    return ask(nodes_.endpoint_of(node.address), by, failure);
+    return ask(nodes_.endpoint_of(node.address), node.lookup, by, failure);
 #endif
 }
 
-inline bool SlotRefresh::ask(const Endpoint& endpoint, Deadline by, Failure& failure) noexcept {
+inline bool SlotRefresh::ask(const Endpoint& endpoint, Lookup& lookup, Deadline by,
+                             Failure& failure) noexcept {
     const std::array<std::string_view, 2> argv{"CLUSTER", "SLOTS"};
     const Command command{argv, {}};
-    const ReplyTree reply = query(endpoint, runtime_, lookup_, command, by, failure);
+    const ReplyTree reply = query(endpoint, runtime_, lookup_, lookup, command, by, failure);
     if (reply == nullptr) return false;
     if (reply->type == REDIS_REPLY_ERROR) {
         const std::string_view line{reply->str, static_cast<std::size_t>(reply->len)};

@@ -65,6 +65,11 @@ private:
 
 /// As OpenSSL would have it, but never less than TLS 1.2; what openssl.cnf demands beyond stays.
 [[nodiscard]] inline std::unique_ptr<SSL_CTX, FreeTls> make_tls_context() noexcept {
+#ifdef OPENSSL_INIT_NO_ATEXIT // 1.1.1b
+    // A lookup that a call left behind may be inside OpenSSL, with a sentinel, when the process ends:
+    // nothing may be freed under it. Where somebody else used OpenSSL first, that one has decided.
+    (void)OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, nullptr);
+#endif
     std::unique_ptr<SSL_CTX, FreeTls> context{SSL_CTX_new(TLS_client_method())};
     if (!context) return context;
     SSL_CTX* const c = context.get();
