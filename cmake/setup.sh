@@ -129,4 +129,5 @@ configure() {
 # build PRESET [CMAKE --BUILD ARGUMENT]...
 build() { cmake --build --preset "$1" --parallel "$jobs" "${@:2}"; }
 # run_tests PRESET [CTEST ARGUMENT]...
-run_tests() { ctest --preset "$1" --parallel "$jobs" "${@:2}"; }
+# Most of them wait most of their time.
+run_tests() { ctest --preset "$1" --parallel "$((2 * jobs))" "${@:2}"; }
