@@ -100,3 +100,23 @@ TEST_CASE("Bad input: what is no Redis is told from a Redis that is not well") {
         CHECK(has(words_of(outcome), stranger.text));
     }
 }
+
+TEST_CASE("Bad input: a server that repeats what it does not understand repeats no secret to us") {
+    const RedisServer server{{"--rename-command", "AUTH", "HIDDEN"}};
+    HiredisConnection redis{with(server, "user:topsecret@")};
+    Lock lock{redis, "k", patient, std::defer_lock};
+    const Outcome outcome = lock.try_acquire();
+    CHECK(said(outcome) == said(Answer::refused, errc::unknown_command));
+    CHECK(words_of(outcome) == "ERR unknown command 'AUTH'");
+
+    FalseServer echo{[](FalseServer::Peer& peer) {
+        std::string line = "-ERR what is";
+        for (const std::string& word : peer.expect_command()) line += " " + word;
+        peer.send(line + "\r\n");
+        peer.wait_for_close();
+    }};
+    HiredisConnection to_echo{"redis://user:topsecret@127.0.0.1:" + std::to_string(echo.port())};
+    Lock other{to_echo, "k", patient, std::defer_lock};
+    const Outcome echoed = other.try_acquire();
+    CHECK(words_of(echoed) == "ERR what is AUTH user ");
+}

@@ -554,3 +554,39 @@ TEST_CASE("HiredisConnection: a second thread is told so, and takes nobody's rep
     other.join();
     CHECK(line_of(first) == "$first");
 }
+
+TEST_CASE("HiredisConnection: a call in halves keeps other threads out, but not for good") {
+    RedisServer server;
+    HiredisConnection c{server.url()};
+    REQUIRE(line_of(call(c, {"PING"})) == "+PONG");
+    const Words words{"ECHO", "mine"};
+    const Command command{words, {}};
+    Reply mine;
+    server.stop_process(); // or the answer may come before the other thread does
+    c.start({&command, 1}, in(20s));
+    Reply theirs;
+    Reply theirs_in_halves;
+    std::thread{[&] {
+        theirs = call(c, {"ECHO", "theirs"}, 1s);
+        c.start({&command, 1}, in(1s));
+        HiredisConnection* const self = &c;
+        HiredisConnection::wait_any({&self, 1}, in(1ms));
+        while (!c.finish({&theirs_in_halves, 1})) std::this_thread::yield();
+    }}.join();
+    for (const Reply& reply : {theirs, theirs_in_halves}) {
+        CHECK(line_of(reply) == "unsent");
+        CHECK(reply.cause == errc::in_use);
+    }
+    server.continue_process();
+    while (!c.finish({&mine, 1})) std::this_thread::sleep_for(1ms);
+    CHECK(line_of(mine) == "$mine");
+
+    c.start({&command, 1}, in(-1s)); // never finished, and its time has long been over
+    std::thread{[&] {
+        (void)eventually([&] {
+            theirs = call(c, {"ECHO", "theirs"});
+            return theirs.cause != errc::in_use;
+        });
+    }}.join();
+    CHECK(line_of(theirs) == "$theirs");
+}

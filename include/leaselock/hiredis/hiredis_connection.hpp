@@ -10,6 +10,7 @@
 #include <leaselock/hiredis/detail/connector.hpp>
 #include <leaselock/hiredis/detail/exchange.hpp>
 #include <leaselock/hiredis/detail/lookup.hpp>
+#include <leaselock/hiredis/detail/occupancy.hpp>
 #include <leaselock/hiredis/detail/socket.hpp>
 #include <leaselock/hiredis/endpoint.hpp>
 #include <leaselock/redis/command.hpp>
@@ -21,7 +22,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -72,19 +72,13 @@ public:
 
     /// Sends all commands at once and takes one reply each. See `Connection`.
     void call(std::span<const Command> commands, std::span<Reply> replies, Deadline by) noexcept {
-        // two threads at once would take each other's replies: said, where it is seen, not done
-        if (in_call_.exchange(true, std::memory_order_acquire)) {
-            for (Reply& reply : replies) reply.set_unsent(make_error_code(errc::in_use));
-            return;
-        }
         start(commands, by);
-        do {
+        while (!finish(replies)) {
             if (phase_ != Phase::idle && !is_due()) {
                 pollfd alone = interest();
                 detail::wait_ready({&alone, 1}, wake(), runtime_);
             }
-        } while (!proceed(replies));
-        in_call_.store(false, std::memory_order_release);
+        }
     }
 
     /// Begins a call, without waiting; a call that is under way is given up. See `SplitConnection`.
@@ -147,13 +141,14 @@ private:
     bool refused_ = false; ///< with `failed`: the server refused the sign-in
     Deadline by_{};
     detail::Failure failure_;
-    std::atomic<bool> in_call_{false};
+    detail::Occupancy occupancy_;
     Dialect dialect_;
 };
 
 inline void HiredisConnection::start(std::span<const Command> commands, Deadline by) noexcept {
     if (runtime_.process() != process_) leave_to_parent();
-    if (phase_ != Phase::idle) stream_.close(); // its replies would answer this call
+    if (!occupancy_.enter(runtime_, by)) return; // `finish` says so
+    if (phase_ != Phase::idle) stream_.close();  // its replies would answer this call
     by_ = by;
     phase_ = Phase::exchanging;
     if (!exchange_.prepare(commands)) {
@@ -175,11 +170,17 @@ inline void HiredisConnection::start(std::span<const Command> commands, Deadline
 }
 
 inline bool HiredisConnection::finish(std::span<Reply> replies) noexcept {
+    if (!occupancy_.is_mine()) {
+        for (Reply& reply : replies) reply.set_unsent(make_error_code(errc::in_use));
+        return true;
+    }
     if (phase_ != Phase::idle && phase_ != Phase::failed && runtime_.process() != process_) {
         leave_to_parent();
         fail_here(make_error_code(errc::other_process));
     }
-    return proceed(replies);
+    if (!proceed(replies)) return false;
+    occupancy_.leave();
+    return true;
 }
 
 inline bool HiredisConnection::proceed(std::span<Reply> replies) noexcept {
@@ -256,6 +257,7 @@ inline void HiredisConnection::give_verdicts(std::span<Reply> replies) noexcept 
 }
 
 inline void HiredisConnection::leave_to_parent() noexcept {
+    if (!occupancy_.is_mine()) occupancy_.leave();
     stream_.abandon();
     exchange_.abandon();
     connector_.abandon_in_child();
@@ -268,7 +270,7 @@ inline void HiredisConnection::wait_any(std::span<HiredisConnection* const> all,
     std::size_t size = 0;
     const Runtime* runtime = nullptr;
     for (const HiredisConnection* const c : all) {
-        if (c->phase_ == Phase::idle) continue;
+        if (!c->occupancy_.is_mine() || c->phase_ == Phase::idle) continue;
         if (c->is_due()) return;
         by = std::min(by, c->wake());
         runtime = &c->runtime_;

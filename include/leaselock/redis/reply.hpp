@@ -12,6 +12,12 @@
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
 
+/// An error line without the words that a server that does not know a command repeats: a password may
+/// be among them, or a token. `ERR unknown command 'AUTH', with args beginning with: 'secret' `
+[[nodiscard]] constexpr std::string_view without_arguments(std::string_view error_line) noexcept {
+    return error_line.substr(0, error_line.find(", with args beginning with:"));
+}
+
 /// The answer to one command, with its own verdict. It owns its bytes: no lifetime, no heap.
 ///
 /// There are no arrays: nothing that a lock sends is answered by one.
@@ -40,7 +46,7 @@ struct Reply {
     }
     void set_text(Kind which, std::string_view bytes) noexcept {
         set(which);
-        text.append(bytes);
+        text.append(which == error ? without_arguments(bytes) : bytes);
     }
 
     /// True when the server answered, if only with an error.

@@ -31,7 +31,6 @@ static_assert(!std::is_convertible_v<std::shared_ptr<Resolver>, SentinelConnecti
 /// Answers as the test says.
 class Scripted {
 public:
-    static constexpr bool is_shareable = false;
     using Answerer = std::function<void(std::span<Reply>, Deadline)>;
 
     Scripted(Endpoint endpoint, Runtime& runtime)

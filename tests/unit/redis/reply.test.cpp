@@ -66,4 +66,13 @@ TEST(Reply, CutsLongStringsAndFlagsIt) {
     EXPECT_EQ(reply.text.size(), leaselock::ServerText::capacity());
 }
 
+TEST(Reply, AnErrorRepeatsNoArguments) {
+    Reply reply;
+    reply.set_text(Reply::error,
+                   "ERR unknown command 'AUTH', with args beginning with: 'user' 'secret' ");
+    EXPECT_EQ(reply.text.view(), "ERR unknown command 'AUTH'");
+    reply.set_text(Reply::string, "a, with args beginning with: b");
+    EXPECT_EQ(reply.text.view(), "a, with args beginning with: b");
+}
+
 } // namespace

@@ -9,6 +9,7 @@
 #include <leaselock/hiredis/endpoint.hpp>
 #include <leaselock/hiredis/resolver.hpp>
 #include <leaselock/redis/classify.hpp>
+#include <leaselock/redis/reply.hpp>
 
 #include <hiredis/hiredis.h>
 
@@ -32,7 +33,7 @@ namespace detail {
     const auto text_of = [](const redisReply& r) -> std::string_view { return {r.str, r.len}; };
     if (reply.type == REDIS_REPLY_NIL) return {Answer::unsent, errc::no_such_master};
     if (reply.type == REDIS_REPLY_ERROR) {
-        return {Answer::unsent, cause_of(text_of(reply)), text_of(reply)};
+        return {Answer::unsent, cause_of(text_of(reply)), without_arguments(text_of(reply))};
     }
     Outcome garbage{Answer::unsent, errc::protocol_error, "no address of a master"};
     if (reply.type != REDIS_REPLY_ARRAY || reply.elements != 2 || reply.element[0] == nullptr ||

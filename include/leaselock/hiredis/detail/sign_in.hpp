@@ -32,6 +32,7 @@ public:
     [[nodiscard]] bool begin(const Endpoint& endpoint, Stream& stream) noexcept {
         count_ = 0;
         refused_ = false;
+        password_ = endpoint.password;
         failure_ = {};
         const std::array<std::string_view, 3> auth_user{"AUTH", endpoint.user, endpoint.password};
         const std::array<std::string_view, 2> auth{"AUTH", endpoint.password};
@@ -129,12 +130,18 @@ private:
             return true;
         }
         if (step == Step::sign_of_life && cause != errc::too_many_clients) return true;
-        failure_ = {make_error_code(cause), reply.text};
+        failure_ = {make_error_code(cause), without_password(reply.text.view())};
         refused_ = true;
         return false;
     }
 
+    /// A server that repeats what it does not understand may repeat the password.
+    [[nodiscard]] std::string_view without_password(std::string_view line) const noexcept {
+        return password_.empty() ? line : line.substr(0, line.find(password_));
+    }
+
     Exchange exchange_;
+    std::string_view password_; ///< the endpoint's
     std::array<Reply, most> replies_{};
     std::array<Step, most> steps_{};
     std::size_t count_ = 0;

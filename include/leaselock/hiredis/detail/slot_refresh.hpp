@@ -15,6 +15,7 @@
 #include <leaselock/redis/classify.hpp>
 #include <leaselock/redis/command.hpp>
 #include <leaselock/redis/key.hpp>
+#include <leaselock/redis/reply.hpp>
 #include <leaselock/redis/script_call.hpp>
 
 #include <hiredis/hiredis.h>
@@ -208,7 +209,7 @@ inline bool SlotRefresh::ask(const Endpoint& endpoint, Lookup& lookup, Deadline 
     if (reply == nullptr) return false;
     if (reply->type == REDIS_REPLY_ERROR) {
         const std::string_view line{reply->str, static_cast<std::size_t>(reply->len)};
-        failure = {make_error_code(cause_of(line)), line};
+        failure = {make_error_code(cause_of(line)), without_arguments(line)};
         return false;
     }
     std::string_view complaint = check_slots(*reply);
