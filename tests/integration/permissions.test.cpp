@@ -146,7 +146,7 @@ TEST_CASE("S17: a quorum needs +info, and says so where it lacks") {
     const Outcome denied = try_with(rules_for("lock"));
     CHECK(said(denied) == said(Answer::refused, errc::script_not_permitted));
     CHECK(denied.cause == condition::denied);
-    CHECK(has(words_of(denied), "0 of 3 nodes; 1: ERR "));
+    CHECK(has(words_of(denied), "0 of 3 nodes; 1: needs +info: ERR "));
 }
 
 TEST_CASE("S17: each permission for a lock that is missing shows in the verb that needs it") {

@@ -276,7 +276,7 @@ TEST_CASE("quorum: the same server twice is refused, by its run id") {
     Guard lock{nodes, key, {.ttl = 60s, .timeout = 20s}, std::defer_lock};
     const Outcome outcome = lock.try_acquire();
     CHECK(said(outcome) == said(Answer::refused, errc::same_server));
-    CHECK(has(words_of(outcome), "3: two nodes of the quorum are one server"));
+    CHECK(has(words_of(outcome), "3: the same server as another"));
     CHECK(field.held() == "000");
 }
 

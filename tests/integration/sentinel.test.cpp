@@ -162,7 +162,7 @@ TEST_CASE("S24 SentinelConnection: all sentinels down is told in time, and waite
     CHECK(watch.elapsed() < 400ms + slack);
     CHECK(said(outcome.answer) == said(Answer::unsent));
     CHECK(outcome.cause == std::errc::connection_refused);
-    CHECK(mentions(outcome, "no sentinel named 'mymaster': 127.0.0.1:"));
+    CHECK(mentions(outcome, "no sentinel told where 'mymaster' is: 127.0.0.1:"));
     CHECK(times_in(words_of(outcome), "Connection refused") == 3);
 }
 
@@ -177,7 +177,7 @@ TEST_CASE("S24 SentinelConnection: a name that no sentinel knows ends a wait at 
     CHECK(watch.elapsed() < 20s);
     CHECK(said(outcome) == said(Answer::unsent, errc::no_such_master));
     CHECK(outcome.cause == condition::misuse);
-    CHECK(mentions(outcome, "no sentinel named 'yourmaster'"));
+    CHECK(mentions(outcome, "no sentinel told where 'yourmaster' is"));
     CHECK(times_in(words_of(outcome), ": no master of this name") == 2);
     CHECK(has(stranger.received(), "yourmaster"));
 }

@@ -82,7 +82,13 @@ public:
     }
 #endif
 
-    /// @param seeds as above; if they will not do, every call answers unsent and says why
+    /// @param seed as above; if it will not do, every call answers unsent and says why
+    explicit ClusterConnection(
+        const Endpoint& seed, Runtime& runtime = system_runtime(),
+        std::chrono::milliseconds silence = MultiplexedConnection::default_silence)
+        : ClusterConnection(std::span{&seed, 1}, runtime, silence) {}
+
+    /// @param seeds several, alike in all but host and port
     /// @param runtime outlives the connection
     /// @param silence of each node's stream, as of a `MultiplexedConnection`
     /// @param lookup for tests of this library

@@ -75,6 +75,17 @@ struct Endpoint {
     }
 #endif
 
+#if LEASELOCK_EXCEPTIONS
+    /// `from_url`, for use as it is. @throws Error also for `rediss://`, which takes a `leaselock::Tls`
+    [[nodiscard]] static Endpoint from_plain_url(std::string_view url) {
+        Endpoint endpoint = from_url(url);
+        if (const Outcome outcome = endpoint.check(); !outcome) {
+            throw Error{outcome, "use", "the URL of the server"};
+        }
+        return endpoint;
+    }
+#endif
+
     /// Whether every field is within its limits; the outcome is as that of `parse`.
     [[nodiscard]] Outcome check() const noexcept;
 

@@ -53,7 +53,7 @@ public:
     /// @param url as `Endpoint::parse` reads it
     /// @throws Error for a malformed URL; it connects to nothing yet
     explicit HiredisConnection(std::string_view url, Runtime& runtime = system_runtime())
-        : HiredisConnection(Endpoint::from_url(url), runtime) {}
+        : HiredisConnection(Endpoint::from_plain_url(url), runtime) {}
 #endif
 
     /// @param endpoint if its fields are out of their limits, every call answers unsent and says so

@@ -49,7 +49,7 @@ public:
     /// @throws Error for a malformed URL; it connects to nothing yet
     explicit MultiplexedConnection(std::string_view url, Runtime& runtime = system_runtime(),
                                    std::chrono::milliseconds silence = default_silence)
-        : MultiplexedConnection(Endpoint::from_url(url), runtime, silence) {}
+        : MultiplexedConnection(Endpoint::from_plain_url(url), runtime, silence) {}
 #endif
 
     /// @param endpoint if its fields are out of their limits, every call answers unsent and says so

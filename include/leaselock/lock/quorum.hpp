@@ -91,6 +91,12 @@ public:
 
     /// How many nodes it was given.
     [[nodiscard]] std::size_t size() const noexcept { return connections_.size(); }
+    /// Whether a connection is in both: then they are one thread's, as the connection is.
+    [[nodiscard]] bool shares_connection(const Quorum& other) const noexcept {
+        return std::find_first_of(connections_.begin(), connections_.end(),
+                                  other.connections_.begin(),
+                                  other.connections_.end()) != connections_.end();
+    }
 
     friend Runtime& runtime_of(const Quorum& quorum) noexcept { return *quorum.runtime_; }
 
@@ -245,7 +251,7 @@ ServerText Quorum<C>::describe(std::span<const detail::Vote> votes) const noexce
     std::array<std::string_view, detail::most_nodes> words;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
         const bool twin = votes[i].cause == errc::same_server;
-        words[i] = twin ? to_string(errc::same_server) : nodes_[i].ballot().words();
+        words[i] = twin ? "the same server as another" : nodes_[i].ballot().words();
     }
     return detail::describe_votes(votes, std::span{words}.first(votes.size()));
 }

@@ -101,6 +101,13 @@ Outcome Renewer<B>::try_keep(LeaseLock<B>& lock, std::chrono::milliseconds max_h
                 "the renewer's connection is the guard's own, and may not be shared by threads"};
         }
     }
+    if constexpr (requires { backend_.shares_connection(backend_); }) {
+        if (lock.state_.backend()->shares_connection(backend_)) {
+            return {Answer::unsent, errc::invalid_argument,
+                    "a connection is in the renewer's quorum and in the guard's: give the renewer "
+                    "connections of its own"};
+        }
+    }
     if (!record.make_stop_source()) {
         return {Answer::unsent, std::make_error_code(std::errc::not_enough_memory)};
     }

@@ -483,7 +483,9 @@ TEST_CASE("TLS: files that will not do are named, with OpenSSL's reason") {
 
 TEST_CASE("TLS: rediss:// without Tls is refused, and so is Tls without rediss://") {
     const RedisServer server{{}, "secret", server_tls()};
-    HiredisConnection c{server.url()};
+    CHECK_THROWS_AS(HiredisConnection{server.url()}, Error);
+    CHECK_THROWS_AS(MultiplexedConnection{server.url()}, Error);
+    HiredisConnection c{Endpoint::from_url(server.url())};
     const Reply reply = call(c, {"PING"});
     CHECK(line_of(reply) == "unsent");
     CHECK(reply.cause == errc::invalid_argument);

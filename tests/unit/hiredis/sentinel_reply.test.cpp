@@ -123,8 +123,9 @@ TEST(SentinelTally, TheTextTellsWhatEachSaid) {
     tally.add({"s3:26379"}, denied);
     tally.add({"10.0.0.1:26379"}, slow);
     const std::string text{tally.result().text.view()};
-    EXPECT_THAT(text,
-                HasSubstr("no sentinel named 'mymaster': 10.0.0.1:26379: Connection refused;"));
+    EXPECT_THAT(
+        text,
+        HasSubstr("no sentinel told where 'mymaster' is: 10.0.0.1:26379: Connection refused;"));
     EXPECT_THAT(text, HasSubstr("; s2:26379: no master of this name;"));
     EXPECT_THAT(text, HasSubstr("s3:26379: WRONGPASS invalid pair"));
     EXPECT_THAT(text, HasSubstr("; 10.0.0.1:26379: no answer in time, name lookup"));

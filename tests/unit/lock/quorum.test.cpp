@@ -142,7 +142,7 @@ TEST_F(QuorumTest, RefusesOneServerUnderTwoConnections) {
     const Outcome outcome = lock.try_acquire();
     EXPECT_TRUE(is(outcome, Answer::refused, errc::same_server));
     EXPECT_TRUE(outcome.cause == condition::misuse);
-    EXPECT_THAT(text_of(outcome), HasSubstr("3: two nodes of the quorum are one server"));
+    EXPECT_THAT(text_of(outcome), HasSubstr("3: the same server as another"));
     EXPECT_EQ(held(), "00000");
     EXPECT_TRUE(is(lock.try_acquire(), Answer::refused, errc::same_server)); // and always
 }
@@ -174,7 +174,7 @@ TEST_F(QuorumTest, ANodeThatDoesNotTellWhoItIsHasNoVote) {
     Guard lock = guard();
     const Outcome outcome = lock.try_acquire();
     EXPECT_TRUE(is(outcome, Answer::refused, errc::script_not_permitted));
-    EXPECT_THAT(text_of(outcome), HasSubstr("2 of 5 nodes; 1: ERR The user"));
+    EXPECT_THAT(text_of(outcome), HasSubstr("2 of 5 nodes; 1: needs +info: ERR The user"));
     EXPECT_EQ(held(), "00000");
     EXPECT_TRUE(is(lock.try_acquire(), Answer::yes));
 }
@@ -688,6 +688,18 @@ TEST_F(QuorumTest, ARenewerKeepsManyWithOneNodeStopped) {
     for (const Guard& lock : locks) EXPECT_EQ(lock.loss(), Loss::expired);
 }
 
+TEST_F(QuorumTest, ARenewerTakesNoConnectionOfTheGuardsQuorum) {
+    Way wire{cluster};
+    wire.pointers[4] = &node(2);
+    Nodes mixed{std::span<MemoryConnection* const>{wire.pointers}};
+    Renewer renewer{mixed};
+    Guard lock = guard();
+    ASSERT_TRUE(lock.try_acquire());
+    const Outcome outcome = renewer.try_keep(lock);
+    EXPECT_TRUE(is(outcome, Answer::unsent, errc::invalid_argument));
+    EXPECT_THAT(text_of(outcome), HasSubstr("connections of its own"));
+}
+
 TEST_F(QuorumTest, ARenewerHearsTheSlowNodesToo) {
     meet();
     Way wire{cluster};
@@ -869,7 +881,7 @@ TEST_F(ThreeNodes, AConnectionThatComesOutAtAnotherNodesServerHasNoSecondVote) {
     const Outcome renewed = lock.renew();
     EXPECT_TRUE(is(renewed, Answer::unknown, errc::no_majority));
     EXPECT_EQ(text_of(renewed),
-              "1 of 3 nodes; 2: the key is absent; 3: two nodes of the quorum are one server");
+              "1 of 3 nodes; 2: the key is absent; 3: the same server as another");
     LeaseLock next{nodes, "j", 10s, std::defer_lock};
     EXPECT_TRUE(is(next.try_acquire(), Answer::refused, errc::same_server));
     EXPECT_EQ(held("j"), "000");

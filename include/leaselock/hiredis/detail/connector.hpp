@@ -140,7 +140,7 @@ private:
     [[nodiscard]] std::string_view waits_for() const noexcept {
         switch (phase_) {
         case Phase::looking_up: return endpoint_.resolver != nullptr ? "" : "name lookup";
-        case Phase::securing: return "TLS handshake";
+        case Phase::securing: return "TLS handshake (is it a port for TLS?)";
         case Phase::connecting:
         case Phase::signing_in: break;
         }

@@ -102,7 +102,9 @@ private:
 
     static Outcome begin(std::string_view master) noexcept {
         Outcome outcome{Answer::unsent};
-        outcome.text.append("no sentinel named '").append(master.substr(0, 64)).append("': ");
+        outcome.text.append("no sentinel told where '")
+            .append(master.substr(0, 64))
+            .append("' is: ");
         return outcome;
     }
 
