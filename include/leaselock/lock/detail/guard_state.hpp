@@ -15,6 +15,7 @@
 #include <leaselock/lock/detail/verbs.hpp>
 #include <leaselock/lock/detail/wait.hpp>
 #include <leaselock/lock/lease.hpp>
+#include <leaselock/redis/connection.hpp>
 #include <leaselock/redis/key.hpp>
 
 #include <algorithm>
@@ -100,7 +101,8 @@ Outcome GuardState<B>::wait(LeaseClock::duration span, const std::stop_token& st
                     .cap = record_->wait_cap(),
                     .until = until,
                     .backend = lines_up ? backend_ : nullptr,
-                    .key = key.view()};
+                    .key = key.view(),
+                    .redirects = RoutedConnection<B>};
     const Outcome outcome = wait.run(stop, [&](auto* holder_left) noexcept {
         const Deadline attempt = record_->runtime().now();
         return told(Verb::acquire, attempt, acquisition().acquire(attempt, until, holder_left));

@@ -3,6 +3,7 @@
 
 #include <leaselock/core/config.hpp>
 #include <leaselock/core/deadline.hpp>
+#include <leaselock/core/error.hpp>
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/core/runtime.hpp>
 #include <leaselock/lock/detail/backoff.hpp>
@@ -31,6 +32,7 @@ struct Wait {
     Deadline until;
     const void* backend; ///< where its threads line up; null where they do not
     std::string_view key;
+    bool redirects; ///< MOVED is followed: another try may go elsewhere
 
     /// @param attempt `Outcome(std::optional<milliseconds>* holder_left)`
     template <class Attempt>
@@ -53,6 +55,7 @@ struct Wait {
             const Deadline start = runtime.now();
             outcome = attempt(&holder_left);
             if (outcome || !may_pass_by_waiting(outcome.cause)) return outcome;
+            if (outcome.cause == errc::moved && !redirects) return outcome;
 
             const Deadline now = runtime.now();
             std::uint64_t random = 0;
