@@ -197,7 +197,8 @@ TEST(Refusals, AreRefusedForEveryVerbWithTheServersWords) {
               classify_fence(reply, fence)}) {
             EXPECT_EQ(outcome.answer, Answer::refused) << row.line;
             EXPECT_EQ(outcome.cause, row.cause) << row.line;
-            EXPECT_TRUE(outcome.text.view().starts_with(without_arguments(row.line).substr(0, 200)))
+            EXPECT_TRUE(outcome.text.view().starts_with(
+                leaselock::without_arguments(row.line).substr(0, 200)))
                 << row.line;
         }
     }
