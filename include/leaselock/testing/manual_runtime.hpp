@@ -37,6 +37,9 @@ namespace testing {
 /// no mutex while sleeping here. Thread-safety: as `Runtime`, but `settle` and the destructor are
 /// not for the runtime's own threads.
 class ManualRuntime final : public Runtime {
+    using Word = const std::atomic<std::uint32_t>;
+    using Lock = std::unique_lock<std::mutex>;
+
 public:
     /// @param seed of the random bytes. They repeat from run to run, so that two runtimes that talk to
     ///     one server need two seeds, or their tokens are the same.
@@ -53,14 +56,23 @@ public:
     /// The machine sleeps for so long: the clock jumps, and what was due meanwhile happens behind that.
     void suspend(LeaseClock::duration span) noexcept;
     /// Returns when all threads of the runtime are asleep or have ended; time stands still.
-    void settle() noexcept;
+    void settle() noexcept {
+        Lock lock{mutex_};
+        await_quiet(lock);
+    }
     /// The earliest time at which a thread of the runtime wakes up; `Deadline::max()` for none.
     [[nodiscard]] Deadline next_wake_up() noexcept;
 
     /// From now on the source of random bytes fails with `why`; with none it works again.
-    void fail_random(std::error_code why) noexcept;
+    void fail_random(std::error_code why) noexcept {
+        const Lock lock{mutex_};
+        random_error_ = why;
+    }
     /// From now on no thread can be started, for the reason `why`; with none it works again.
-    void fail_threads(std::error_code why) noexcept;
+    void fail_threads(std::error_code why) noexcept {
+        const Lock lock{mutex_};
+        thread_error_ = why;
+    }
     /// What `process()` says from now on, as if `fork` had returned in the child.
     void set_process(ProcessId process) noexcept { process_.store(process); }
     void become_another_process() noexcept { process_.fetch_add(1); }
@@ -86,9 +98,6 @@ public:
     void detach(ThreadHandle /*handle*/) noexcept override {}
 
 private:
-    using Word = const std::atomic<std::uint32_t>;
-    using Lock = std::unique_lock<std::mutex>;
-
     struct Thread {
         ManualRuntime& runtime;
         std::uintptr_t id = 0;
@@ -165,25 +174,10 @@ inline void ManualRuntime::suspend(LeaseClock::duration span) noexcept {
     while (wake_next(now()));
 }
 
-inline void ManualRuntime::settle() noexcept {
-    Lock lock{mutex_};
-    await_quiet(lock);
-}
-
 inline Deadline ManualRuntime::next_wake_up() noexcept {
     const Lock lock{mutex_};
     const auto found = earliest();
     return found == sleepers_.end() ? Deadline::max() : (*found)->by;
-}
-
-inline void ManualRuntime::fail_random(std::error_code why) noexcept {
-    const Lock lock{mutex_};
-    random_error_ = why;
-}
-
-inline void ManualRuntime::fail_threads(std::error_code why) noexcept {
-    const Lock lock{mutex_};
-    thread_error_ = why;
 }
 
 inline void ManualRuntime::notify_all(Word& word) noexcept {
