@@ -616,9 +616,10 @@ TEST_CASE("N15 ClusterConnection: no more nodes are asked for a table than there
     const std::vector<Endpoint> seeds{Endpoint{.host = "127.0.0.1", .port = seed.port()}};
     ClusterConnection cluster{seeds, system_runtime(), MultiplexedConnection::default_silence,
                               DeadNameServer::look_up};
-    for (int i = 0; i < 2; ++i) CHECK(line_of(call(cluster, set_foo, 200ms)) == "unsent");
+    CHECK(eventually([&] { // a slow machine gets to the second node in a later call
+        return line_of(call(cluster, set_foo, 200ms)) == "unsent" && DeadNameServer::askers() > 1;
+    }));
     CHECK(told);
-    CHECK(DeadNameServer::askers() > 1);
     CHECK(DeadNameServer::askers() < 300);
 }
 
