@@ -134,10 +134,10 @@ TEST(ManualRuntime, SleepersOfOneMomentWakeInTheOrderInWhichTheyFellAsleep) {
 }
 
 TEST(ManualRuntime, ANotifiedThreadIsAwakeFromTheNotifyOn) {
-    Stage stage;
     Word word{0};
     Word stop{0};
     int seen = 0;
+    Stage stage; // joins what uses them
     stage.start([&] {
         for (std::uint32_t last = 0; stop.load() == 0; last = word.load()) {
             ASSERT_TRUE(stage.runtime.wait_until(word, last, Deadline::max()));
