@@ -30,7 +30,8 @@ TEST(TlsError, ReasonIsTheLastOfFiveParts) {
 }
 
 TEST(TlsError, TheFirstOfAQueueIsTaken) {
-    ASSERT_EQ(OPENSSL_init_ssl(OPENSSL_INIT_LOAD_SSL_STRINGS, nullptr), 1); // a context does it, too
+    ASSERT_EQ(OPENSSL_init_ssl(OPENSSL_INIT_LOAD_SSL_STRINGS, nullptr),
+              1); // a context does it, too
     ERR_clear_error();
     EXPECT_EQ(detail::take_tls_reason().view(), "no reason given");
     ERR_put_error(ERR_LIB_SSL, 0, SSL_R_UNSUPPORTED_PROTOCOL, "", 0);
