@@ -54,10 +54,10 @@ struct Stream {
     }
 
     /// Hands to the kernel what it takes at once.
-    [[nodiscard]] Io send(std::string_view bytes) noexcept {
+    [[nodiscard]] Io send(std::string_view bytes) const noexcept {
         return secure ? secure->send(bytes) : send_some(socket.descriptor(), bytes);
     }
-    [[nodiscard]] Io receive(std::span<char> room) noexcept {
+    [[nodiscard]] Io receive(std::span<char> room) const noexcept {
         return secure ? secure->receive(room) : receive_some(socket.descriptor(), room);
     }
     /// Why the last send or receive failed or ended; asked right behind it.
@@ -71,7 +71,7 @@ struct Stream {
         return secure || bytes == room;
     }
     /// True when nothing has come on a stream that should be silent.
-    [[nodiscard]] bool is_silent() noexcept {
+    [[nodiscard]] bool is_silent() const noexcept {
         return secure ? secure->is_silent() : detail::is_silent(socket.descriptor());
     }
     /// What to poll for, where there is something left to send or not.

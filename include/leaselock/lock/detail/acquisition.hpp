@@ -171,7 +171,7 @@ template <class B>
 Outcome Acquisition<B>::clean_up(Deadline start, Deadline until) noexcept {
     LeaseRecord& record = *record_;
     const Deadline by = std::min(later(start, record.timeout()), std::max(start, until));
-    const Outcome outcome = Verbs<B>::clean_up(backend_, record.dialect(), view_of(*record_), by);
+    Outcome outcome = Verbs<B>::clean_up(backend_, record.dialect(), view_of(*record_), by);
     if (outcome.answer == Answer::yes || outcome.answer == Answer::no) record.trace = Trace::none;
     record.tell(Verb::clean_up, start, outcome);
     return outcome;

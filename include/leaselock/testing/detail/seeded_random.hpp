@@ -9,8 +9,7 @@
 
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
-namespace testing {
-namespace detail {
+namespace testing::detail {
 
 /// Random bytes that repeat from run to run: SplitMix64, Steele, Lea and Flood 2014.
 class SeededRandom {
@@ -31,7 +30,6 @@ private:
     std::uint64_t state_;
 };
 
-} // namespace detail
-} // namespace testing
+} // namespace testing::detail
 } // namespace LEASELOCK_ABI
 } // namespace leaselock
