@@ -688,6 +688,17 @@ TEST_F(QuorumTest, ARenewerKeepsManyWithOneNodeStopped) {
     for (const Guard& lock : locks) EXPECT_EQ(lock.loss(), Loss::expired);
 }
 
+TEST_F(QuorumTest, S7ADeletionIsEnoughForASlowNodeThatForgotTheScripts) {
+    meet();
+    Guard lock = guard();
+    ASSERT_TRUE(lock.try_acquire());
+    for (MemoryRedis& each : cluster.servers) each.flush_scripts();
+    node(4).set_delay(1ms, 40ms); // its answer finds nobody who would send again
+    EXPECT_TRUE(is(lock.unlock(), Answer::yes));
+    clock.advance(1s);
+    EXPECT_EQ(held(), "00000");
+}
+
 TEST_F(QuorumTest, ARenewerTakesNoConnectionOfTheGuardsQuorum) {
     Way wire{cluster};
     wire.pointers[4] = &node(2);

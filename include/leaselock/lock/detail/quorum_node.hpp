@@ -194,9 +194,10 @@ void QuorumNode<C>::put(const Question& question, Deadline now) noexcept {
     for (const Command& command : question.commands) commands[count++] = command;
     sent_without_getex_ = dialect().lacks_getex();
     sent_without_sha_ = dialect().lacks_evalsha();
-    // As text until it is known to be there: what is told to a node that goes silent has to be enough.
-    first_as_text_ =
-        pending_size_ != 0 && (rounds_ != 0 || (cached_ & bit_of(question.calls[0].script())) == 0);
+    // As text until it is known to be there, and always where it deletes: the caller may have gone by the
+    // time that a node says NOSCRIPT, so what it is told has to be enough.
+    first_as_text_ = pending_size_ != 0 && (rounds_ != 0 || question.deletes() ||
+                                            (cached_ & bit_of(question.calls[0].script())) == 0);
     for (std::size_t i = 0; i < pending_size_; ++i) {
         commands[count++] =
             question.calls[pending_[i]].command(dialect(), i == 0 && first_as_text_);
