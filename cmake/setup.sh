@@ -46,6 +46,9 @@ have_server() {
     REDIS_SERVER=$(command -v redis-server || command -v valkey-server) && export REDIS_SERVER
 }
 
+# server_version COMMAND...: "Redis 7.0.15", "Valkey 8.1.1"
+server_version() { "$@" --version | sed -nE 's/^([A-Za-z]+) .*v=([0-9.]+).*/\1 \2/p'; }
+
 need_for_examples() {
     need g++ have "${CXX:-c++}"
     need cmake have cmake
@@ -73,7 +76,7 @@ install_missing() {
         apt_install "${missing[@]}"
     fi
     have_server || fail "Neither redis-server nor valkey-server is in the PATH. Set REDIS_SERVER."
-    echo "Redis server: $REDIS_SERVER"
+    echo "Server: $REDIS_SERVER, $(server_version "$REDIS_SERVER")"
 
     local version
     version=$(cmake --version | sed -n '1s/[^0-9]*//p')

@@ -212,8 +212,7 @@ TEST_CASE("memory parity: GETEX, GETRANGE, GET") {
         {"GETEX", "k", "PERSIST", "PX", "1"},
         {"GETEX", "k", "PX", "1", "PERSIST"},
         {"GETEX", "k", "KEEPTTL"},
-        {"GETEX", "none", "PX", "0"},
-        {"GETEX", "none", "PX", "x"},
+        // What is wrong with the time of a key that is not there, valkey says since 9.1, others not.
         {"GETEX", "none", "FOO"},
         {"GETEX", "k", "PX", "1", "EX", "1"},
         {"GETEX", "k", "PXAT", "99999999999999"},
@@ -361,7 +360,6 @@ TEST_CASE("memory parity: keys of another type") {
     pair.same({
         {"GET", "h"},
         {"GETEX", "h"},
-        {"GETEX", "h", "PX", "0"},
         {"GETEX", "h", "PX", "10"},
         {"GETRANGE", "h", "0", "1"},
         {"GETRANGE", "h", "x", "1"},
