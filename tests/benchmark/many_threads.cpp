@@ -136,12 +136,14 @@ private:
 /// What is sent for one thread's pair.
 class Pair {
 public:
+    static inline const ScriptText* text = &scripts::compare_and_delete.getex;
+
     explicit Pair(std::size_t thread) : key_{key_of(thread)}, token_{token_of(thread)} {}
     [[nodiscard]] std::array<std::string_view, 6> acquire() const {
         return {"SET", key_, token_, "NX", "PX", ttl_text};
     }
     [[nodiscard]] std::array<std::string_view, 5> release() const {
-        return {"EVALSHA", scripts::compare_and_delete.getex.sha1, "1", key_, token_};
+        return {"EVALSHA", text->sha1, "1", key_, token_};
     }
 
 private:
@@ -279,7 +281,8 @@ int main(int argc, char** argv) {
     (void)raise_descriptor_limit();
     const RedisServer server;
     RawClient outside = server.client();
-    (void)outside.command({"SCRIPT", "LOAD", std::string{scripts::compare_and_delete.getex.text}});
+    if (!server.has_getex()) Pair::text = &scripts::compare_and_delete.get;
+    (void)outside.command({"SCRIPT", "LOAD", std::string{Pair::text->text}});
     MultiplexedConnection shared{server.url()};
     HiredisConnection own{server.url()};
     const auto threads = static_cast<std::size_t>(plan.threads);

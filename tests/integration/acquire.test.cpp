@@ -71,8 +71,9 @@ TEST_CASE("A cycle is one SET and one EVALSHA, in two writes and two reads") {
         REQUIRE(first);
     }
     proxy.reset_traffic();
-    outside.reset_stats();
     constexpr int cycles = 20;
+    const std::string read = server.has_getex() ? "getex" : "get";
+    outside.reset_stats();
     std::vector<std::string> expected;
     for (int i = 0; i < cycles; ++i) {
         LeaseLock lock{redis, key, patient};
@@ -86,7 +87,7 @@ TEST_CASE("A cycle is one SET and one EVALSHA, in two writes and two reads") {
     CHECK(traffic.round_trips == 2 * cycles);
     CHECK(commands_of(outside) ==
           std::map<std::string, long long>{
-              {"set", cycles}, {"evalsha", cycles}, {"getex", cycles}, {"del", cycles}});
+              {"set", cycles}, {"evalsha", cycles}, {read, cycles}, {"del", cycles}});
 
     SECTION("a fencing token costs no round trip more") {
         { LeaseLock first{redis, key, {.ttl = 60s, .fencing = true, .timeout = 20s}}; }

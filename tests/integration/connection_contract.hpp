@@ -19,6 +19,7 @@
 
 #include <sys/resource.h>
 
+#include <atomic>
 #include <chrono>
 #include <concepts>
 #include <csignal>
@@ -360,6 +361,7 @@ template <MakesConnections M>
 void n13_reply_too_many(const M& make) {
     // with the last reply, and behind it: into the silence between two calls
     for (const auto late : {0ms, 50ms}) {
+        std::atomic<int> surplus{0};
         FalseServer server{[&](FalseServer::Peer& peer) {
             for (;;) {
                 const auto words = peer.expect_command();
@@ -371,12 +373,15 @@ void n13_reply_too_many(const M& make) {
                     peer.pause(late);
                     peer.send("+surplus\r\n");
                 }
+                ++surplus;
             }
         }};
         const auto c = make(server.url());
+        int calls = 0;
         for (const std::string_view word : {"first", "second", "third"}) {
             CHECK(line_of(call(*c, {"ECHO", word})) == "+" + std::string{word});
-            std::this_thread::sleep_for(late * 3);
+            ++calls;
+            REQUIRE(eventually([&] { return surplus >= calls; }));
         }
         CHECK(server.connections() == 3);
     }

@@ -14,7 +14,7 @@ const Options fenced{.ttl = 60s, .fencing = true, .timeout = 20s};
 } // namespace
 
 TEST_CASE("A server without GETEX, as all were before 6.2, serves the whole cycle") {
-    RedisServer server{{"--rename-command", "GETEX", ""}};
+    RedisServer server{without_getex};
     auto outside = server.client();
     REQUIRE(outside.command({"GETEX", "k"}).starts_with("(error)"));
     FaultProxy proxy{server.port()};
@@ -45,7 +45,7 @@ TEST_CASE("A server without GETEX, as all were before 6.2, serves the whole cycl
 }
 
 TEST_CASE("A server without GETEX protects the next holder's key as well") {
-    RedisServer server{{"--rename-command", "GETEX", ""}};
+    RedisServer server{without_getex};
     auto outside = server.client();
     HiredisConnection redis{patient_url(server)};
     Lock lock{redis, key, patient, std::defer_lock};
@@ -70,8 +70,8 @@ TEST_CASE("A server without GETEX protects the next holder's key as well") {
 }
 
 TEST_CASE("After a reconnect the server may be another one, and is asked anew what it lacks") {
-    RedisServer server{{"--rename-command", "GETEX", ""}};
-    RedisServer newer;
+    RedisServer server{without_getex};
+    RedisServer newer{with_getex};
     HiredisConnection redis{patient_url(server)};
     {
         LeaseLock lock{redis, key, patient};

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 // The in-memory Redis is held to the real one: the same commands, the answers compared one by one.
@@ -24,6 +25,9 @@ using leaselock::Script;
 using leaselock::ScriptText;
 using leaselock::test::RawClient;
 using leaselock::test::RedisServer;
+using leaselock::test::with_getex;
+using leaselock::test::WithGetex;
+using leaselock::test::without_getex;
 using leaselock::testing::MemoryRedis;
 using Words = std::vector<std::string>;
 namespace scripts = leaselock::scripts;
@@ -39,11 +43,10 @@ std::string shown(const Words& words) {
 
 class Pair {
 public:
-    explicit Pair(std::vector<std::string> arguments = {})
-        : server_(with_one_database(std::move(arguments))), client_(server_.client()) {
-        const auto wall = std::chrono::system_clock::now().time_since_epoch();
-        memory.set_clock_offset(wall - memory.clock()); // both have the time of day
+    explicit Pair(Words arguments = {}) : server_{with_one_database(std::move(arguments))} {
+        align();
     }
+    explicit Pair(WithGetex) : server_{with_getex, with_one_database({})} { align(); }
 
     MemoryRedis memory{leaselock::system_runtime()};
     RawClient& real() { return client_; }
@@ -96,27 +99,39 @@ public:
     }
 
 private:
-    static std::vector<std::string> with_one_database(std::vector<std::string> arguments) {
+    static Words with_one_database(Words arguments) {
         arguments.insert(arguments.end(), {"--databases", "1"});
         return arguments;
     }
+    /// Both have the time of day, and the same commands.
+    void align() {
+        const auto wall = std::chrono::system_clock::now().time_since_epoch();
+        memory.set_clock_offset(wall - memory.clock());
+        memory.set_lacks_getex(!server_.has_getex());
+    }
 
     RedisServer server_;
-    RawClient client_;
+    RawClient client_{server_.client()};
 };
 
 struct Dialects {
     const char* name;
     const ScriptText Script::*text;
 };
-const Dialects dialects[] = {{"getex", &Script::getex}, {"get", &Script::get}};
+const std::vector<Dialects> dialects{{"getex", &Script::getex}, {"get", &Script::get}};
+
+/// Those that the servers understand.
+std::vector<Dialects> known_dialects() {
+    const RedisServer server;
+    return {dialects.begin() + (server.has_getex() ? 0 : 1), dialects.end()};
+}
 
 const std::string binary = "\0\r\n%s \xff{}"s;
 
 } // namespace
 
 TEST_CASE("memory parity: SET and its options") {
-    Pair pair;
+    Pair pair{with_getex}; // with it came PXAT and GET
     pair.same({
         {"SET", "k", "v"},
         {"GET", "k"},
@@ -157,12 +172,15 @@ TEST_CASE("memory parity: SET and its options") {
         {"SET", "big", std::string(100'000, 'x')},
         {"GET", "big"},
     });
+    pair.real().integer({"HSET", "hash", "field", "value"});
+    pair.memory.plant_hash("hash");
+    pair.same({{"SET", "hash", "v", "GET"}, {"SET", "hash", "v", "NX", "GET"}});
     for (const char* key : {"k", "n", "e", "none", "q"}) pair.same_ttl(key);
     pair.same({{"SET", "n", "plain"}, {"PTTL", "n"}});
 }
 
 TEST_CASE("memory parity: what SET refuses") {
-    Pair pair;
+    Pair pair{with_getex}; // with it came PXAT and GET
     pair.same({
         {"SET"},
         {"SET", "k"},
@@ -364,8 +382,6 @@ TEST_CASE("memory parity: keys of another type") {
         {"GETRANGE", "h", "0", "1"},
         {"GETRANGE", "h", "x", "1"},
         {"SET", "h", "v", "NX"},
-        {"SET", "h", "v", "GET"},
-        {"SET", "h", "v", "NX", "GET"},
         {"EXISTS", "h"},
         {"PTTL", "h"},
         {"PEXPIRE", "h", "100000"},
@@ -377,8 +393,10 @@ TEST_CASE("memory parity: keys of another type") {
         {"GET", "s"},
     });
     for (const Dialects& dialect : dialects) {
-        for (const Script* script : {&scripts::compare_and_delete, &scripts::compare_and_expire,
-                                     &scripts::compare_and_adopt, &scripts::compare_and_fence}) {
+        for (const Script* script :
+             {&scripts::compare_and_delete, &scripts::compare_and_delete_anywhere,
+              &scripts::compare_and_expire, &scripts::compare_and_adopt,
+              &scripts::compare_and_fence}) {
             pair.script(script->*dialect.text, {"h", "f"}, {"v", "1000", "1000"});
         }
         pair.same({{"SET", "k", "v"}});
@@ -388,7 +406,7 @@ TEST_CASE("memory parity: keys of another type") {
 
 TEST_CASE("memory parity: SCRIPT, EVAL, EVALSHA") {
     Pair pair;
-    const ScriptText& text = scripts::compare_and_delete.getex;
+    const ScriptText& text = scripts::compare_and_delete.*known_dialects().front().text;
     const std::string sha1{text.sha1};
     std::string upper = sha1;
     for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
@@ -431,13 +449,14 @@ TEST_CASE("memory parity: SCRIPT, EVAL, EVALSHA") {
 }
 
 TEST_CASE("memory parity: the scripts, all outcomes, both dialects") {
-    for (const Dialects& dialect : dialects) {
+    for (const Dialects& dialect : known_dialects()) {
         INFO(dialect.name);
         Pair pair;
         const ScriptText& del = scripts::compare_and_delete.*dialect.text;
         const ScriptText& expire = scripts::compare_and_expire.*dialect.text;
         const ScriptText& adopt = scripts::compare_and_adopt.*dialect.text;
-        for (const ScriptText* text : {&del, &expire, &adopt}) {
+        const ScriptText& anywhere = scripts::compare_and_delete_anywhere.getex;
+        for (const ScriptText* text : {&del, &expire, &adopt, &anywhere}) {
             pair.same({"SCRIPT", "LOAD", std::string{text->text}});
         }
         for (const bool by_sha : {false, true}) {
@@ -462,7 +481,12 @@ TEST_CASE("memory parity: the scripts, all outcomes, both dialects") {
                     pair.same({"GET", key});
                     pair.same_ttl(key);
                     CHECK(pair.script(del, {key}, {value}, by_sha) == "(integer) 0");
+                    CHECK(pair.script(anywhere, {key}, {value}, by_sha) == "(integer) 0");
                     CHECK(pair.script(del, {key}, {"n"}, by_sha) == "(integer) 1");
+                    pair.same({"EXISTS", key});
+                    CHECK(pair.script(anywhere, {key}, {"n"}, by_sha) == "(integer) -1");
+                    hold();
+                    CHECK(pair.script(anywhere, {key}, {value}, by_sha) == "(integer) 1");
                     pair.same({"EXISTS", key});
                 }
             }
@@ -478,12 +502,14 @@ TEST_CASE("memory parity: scripts called wrongly") {
         const ScriptText& expire = scripts::compare_and_expire.*dialect.text;
         const ScriptText& adopt = scripts::compare_and_adopt.*dialect.text;
         const ScriptText& fence = scripts::compare_and_fence.*dialect.text;
-        for (const ScriptText* text : {&del, &expire, &adopt, &fence}) {
+        const ScriptText& anywhere = scripts::compare_and_delete_anywhere.getex;
+        for (const ScriptText* text : {&del, &expire, &adopt, &fence, &anywhere}) {
             pair.script(*text, {}, {});
             pair.script(*text, {"none"}, {});
         }
         pair.same({"SET", "k", "v", "PX", "100000"});
         pair.script(del, {"k"}, {});
+        pair.script(anywhere, {"k"}, {});
         pair.script(del, {"k", "more"}, {"w", "more"});
         for (const char* ttl : {"0", "-1", "x", "", "1.5", "9223372036854775807"}) {
             pair.same({"SET", "k", "v", "PX", "100000"});
@@ -506,7 +532,7 @@ TEST_CASE("memory parity: scripts called wrongly") {
 }
 
 TEST_CASE("memory parity: fences") {
-    for (const Dialects& dialect : dialects) {
+    for (const Dialects& dialect : known_dialects()) {
         INFO(dialect.name);
         Pair pair;
         const ScriptText& fence = scripts::compare_and_fence.*dialect.text;
@@ -555,8 +581,7 @@ TEST_CASE("memory parity: fences") {
 }
 
 TEST_CASE("memory parity: a server without GETEX") {
-    Pair pair{{"--rename-command", "GETEX", ""}};
-    pair.memory.set_lacks_getex(true);
+    Pair pair{without_getex};
     pair.same({{"GETEX", "k"}, {"GETEX"}, {"SET", "k", "v", "PX", "100000"}});
     for (const Dialects& dialect : dialects) {
         pair.script(scripts::compare_and_expire.*dialect.text, {"k"}, {"v", "50000"});
@@ -564,6 +589,8 @@ TEST_CASE("memory parity: a server without GETEX") {
         pair.script(scripts::compare_and_fence.*dialect.text, {"k", "f"}, {"w", "50000"});
         pair.script(scripts::compare_and_delete.*dialect.text, {"k"}, {"v"});
     }
+    pair.same({"SET", "k", "v"});
+    CHECK(pair.script(scripts::compare_and_delete_anywhere.getex, {"k"}, {"v"}) == "(integer) 1");
 }
 
 TEST_CASE("memory parity: a replica") {
@@ -593,6 +620,7 @@ TEST_CASE("memory parity: a replica") {
     for (const Dialects& dialect : dialects) {
         for (const char* value : {"v", "w"}) {
             pair.script(scripts::compare_and_delete.*dialect.text, {"k"}, {value});
+            pair.script(scripts::compare_and_delete_anywhere.getex, {"k"}, {value});
             pair.script(scripts::compare_and_expire.*dialect.text, {"k"}, {value, "50000"});
             pair.script(scripts::compare_and_adopt.*dialect.text, {"k"}, {value, "x", "50000"});
             pair.script(scripts::compare_and_fence.*dialect.text, {"k", "f"}, {value, "50000"});
@@ -628,5 +656,7 @@ TEST_CASE("memory parity: full memory") {
         pair.script(scripts::compare_and_adopt.*dialect.text, {"k"}, {"w", "v", "50000"});
     }
     pair.same({"GET", "f"});
-    CHECK(pair.script(scripts::compare_and_delete.getex, {"k"}, {"v"}) == "(integer) 1");
+    CHECK(pair.script(scripts::compare_and_delete.*known_dialects().front().text, {"k"}, {"v"}) ==
+          "(integer) 1");
+    CHECK(pair.script(scripts::compare_and_delete_anywhere.getex, {"k"}, {"v"}) == "(integer) -1");
 }

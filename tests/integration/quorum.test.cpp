@@ -146,6 +146,14 @@ TEST_CASE("quorum: five nodes cost one round trip, for acquire, renew, release a
             node.proxy.reset_traffic();
         }
     };
+    for (Node& node : field.nodes) {
+        if (node.server.has_getex()) continue; // else a stream's first script takes one more
+        {
+            LeaseLock first{node.redis, "first", patient};
+            REQUIRE(first.renew());
+        }
+        node.proxy.reset_traffic();
+    }
     Guard lock{*field.quorum, key, {.ttl = 60s, .timeout = 20s}, std::defer_lock};
     REQUIRE(said(lock.try_acquire()) == said(Answer::yes));
     check_one(2); // who it is, and the SET, in one

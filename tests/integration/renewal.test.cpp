@@ -220,8 +220,10 @@ TEST_CASE("B62, S2: after a restart that forgot no data the lease goes on") {
     proxy.reset_traffic();
     check_renewable(lock, before, told);
     CHECK(outside.get(key) == value);
-    CHECK(proxy.traffic().count("EVALSHA") == 1);
-    CHECK(proxy.traffic().count("EVAL") == 1);
+    // it is asked anew what it lacks
+    const std::size_t dialects = server.has_getex() ? 1 : 2;
+    CHECK(proxy.traffic().count("EVALSHA") == dialects);
+    CHECK(proxy.traffic().count("EVAL") == dialects);
 
     server.kill_hard();
     server.restart();

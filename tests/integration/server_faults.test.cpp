@@ -190,7 +190,7 @@ TEST_CASE("S11: a demoted master refuses, takes no lock away, and is well once p
 }
 
 TEST_CASE("S12: a replica without the key proves nothing") {
-    RedisServer server;
+    RedisServer server{with_getex};
     auto outside = server.client();
     HiredisConnection redis{patient_url(server)};
     LeaseLock lock{redis, key, patient};
@@ -207,6 +207,28 @@ TEST_CASE("S12: a replica without the key proves nothing") {
     outside.expect_ok({"SET", key, value, "PX", "60000"});
     CHECK(said(lock.unlock()) == said(Answer::yes));
     CHECK_FALSE(outside.exists(key));
+}
+
+TEST_CASE("S12: where there is no GETEX, a replica without the key ends the lease, and no more") {
+    RedisServer server{without_getex};
+    auto outside = server.client();
+    HiredisConnection redis{patient_url(server)};
+    LeaseLock lock{redis, key, patient};
+    REQUIRE(lock);
+    REQUIRE(lock.renew());
+    const auto value = outside.get(key).value_or("");
+    const std::stop_token told = lock.stop_token();
+    REQUIRE(outside.integer({"DEL", key}) == 1);
+    outside.expect_ok({"REPLICAOF", "127.0.0.1", "1"});
+    CHECK(said(lock.renew()) == said(Answer::no, errc::gone)); // the safe side, as the README says
+    CHECK_FALSE(lock.owns_lock());
+    CHECK(told.stop_requested());
+
+    outside.expect_ok({"REPLICAOF", "NO", "ONE"}); // the master had it all the time
+    outside.expect_ok({"SET", key, value, "PX", "60000"});
+    CHECK(said(lock.renew()) == said(Answer::unsent, errc::not_held));
+    CHECK_FALSE(lock.owns_lock());
+    CHECK(outside.pttl(key) > 50'000); // it stays until its ttl
 }
 
 TEST_CASE("S13: a replica that has lost its master refuses, and is well once it is one") {

@@ -8,6 +8,7 @@
 #include "support/fault_proxy.hpp"
 #include "support/pipe.hpp"
 #include "support/raw_client.hpp"
+#include "support/redis_cluster.hpp"
 #include "support/redis_server.hpp"
 #include "support/signal_storm.hpp"
 
@@ -21,6 +22,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <stdexcept>
@@ -549,4 +551,22 @@ TEST_CASE("support: eventually gives up at its limit") {
     const Stopwatch watch;
     REQUIRE_FALSE(eventually([] { return false; }, 30ms));
     REQUIRE(watch.elapsed() >= 30ms);
+}
+
+TEST_CASE("LEASELOCK_TEST_WITHOUT_GETEX takes GETEX away, but where a story is about it") {
+    constexpr const char* name = "LEASELOCK_TEST_WITHOUT_GETEX";
+    const char* before = std::getenv(name);
+    const std::string kept = before != nullptr ? before : "";
+    for (const bool wanted : {true, false}) {
+        INFO(wanted);
+        REQUIRE(setenv(name, wanted ? "1" : "", 1) == 0);
+        CHECK(RedisServer{}.has_getex() == !wanted);
+        CHECK(RedisServer{{"--maxmemory", "100mb"}, "secret"}.has_getex() == !wanted);
+        CHECK(RedisServer{with_getex}.has_getex());
+        CHECK_FALSE(RedisServer{without_getex}.has_getex());
+        const RedisCluster cluster{{.masters = 1}};
+        CHECK(cluster.client(0).command({"GETEX"}).starts_with("(error) ERR unknown command") ==
+              wanted);
+    }
+    REQUIRE(setenv(name, kept.c_str(), 1) == 0);
 }

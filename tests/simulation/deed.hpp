@@ -61,7 +61,8 @@ template <class Words>
         const std::string_view key = word(argv, 3);
         const std::string_view first = word(argv, 4);
         const std::string_view token = fingerprint_of(first);
-        if (detail::is_script(script, scripts::compare_and_delete))
+        if (detail::is_script(script, scripts::compare_and_delete) ||
+            detail::is_script(script, scripts::compare_and_delete_anywhere))
             return {"delete", key, token, {}, {}};
         if (detail::is_script(script, scripts::compare_and_expire)) {
             return {"expire", key, token, {}, {}, detail::to_number(word(argv, 5))};

@@ -117,7 +117,7 @@ constexpr bool begins_with_words(std::string_view line, std::string_view words) 
         (cause == errc::script_not_permitted || cause == errc::no_permission)) {
         outcome.text.append(" (the script needs +evalsha +eval ")
             .append(script->permissions)
-            .append(")");
+            .append("; before Redis 6.2 +get for +getex)");
     }
     return outcome;
 }

@@ -44,6 +44,21 @@ inline constexpr Script compare_and_delete{
     "+getex +del",
 };
 
+/// compare-and-delete in one text that every server takes: for a deletion whose answer nobody may be
+/// there to read, so that nobody would send the other dialect. What is no lack of GETEX is raised by
+/// asking once more.
+inline constexpr Script compare_and_delete_anywhere{
+    {"local v=redis.pcall('getex',KEYS[1])\n"
+     "if type(v)=='table' then\n"
+     "  v=redis.call(string.find(v.err,'nknown .*command') and 'get' or 'getex',KEYS[1])\n"
+     "end\n"
+     "if v==ARGV[1] then return redis.call('del',KEYS[1]) end\n"
+     "return v and 0 or -1",
+     "59bcfcbc22aa41a745b44f7147050baede77c43f"},
+    compare_and_delete_anywhere.getex,
+    "+getex +del",
+};
+
 /// K1 lock, A1 value, A2 ttl ms; 1 renewed, 0 another's, -1 absent.
 inline constexpr Script compare_and_expire{
     {"local v=redis.call('getex',KEYS[1])\n"

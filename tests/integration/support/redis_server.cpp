@@ -12,10 +12,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 namespace leaselock::test {
@@ -64,6 +66,16 @@ std::string ask_version() {
     return line;
 }
 
+/// Without GETEX, where the environment wants that and it has not been taken away already.
+std::vector<std::string> in_the_dialect_asked_for(std::vector<std::string> arguments) {
+    const char* given = std::getenv("LEASELOCK_TEST_WITHOUT_GETEX");
+    const bool wanted = given != nullptr && std::string_view{given} == "1";
+    if (wanted && std::find(arguments.begin(), arguments.end(), "GETEX") == arguments.end()) {
+        arguments.insert(arguments.end(), without_getex.begin(), without_getex.end());
+    }
+    return arguments;
+}
+
 fs::path make_folder() {
     auto pattern = (fs::temp_directory_path() / "leaselock-XXXXXX").string();
     if (pattern.size() + sizeof "/redis.sock" > sizeof(sockaddr_un::sun_path)) {
@@ -79,8 +91,17 @@ fs::path make_folder() {
 
 RedisServer::RedisServer(std::vector<std::string> arguments, std::string password,
                          std::optional<ServerTls> tls)
-    : arguments_{std::move(arguments)}, password_{std::move(password)}, tls_{std::move(tls)},
-      folder_{make_folder()}, owner_{getpid()} {
+    : arguments_{in_the_dialect_asked_for(std::move(arguments))}, password_{std::move(password)},
+      tls_{std::move(tls)}, folder_{make_folder()} {
+    start_somewhere();
+}
+
+RedisServer::RedisServer(WithGetex, std::vector<std::string> arguments)
+    : arguments_{std::move(arguments)}, tls_{tls_for_all()}, folder_{make_folder()} {
+    start_somewhere();
+}
+
+void RedisServer::start_somewhere() {
     constexpr int tries = 20;
     for (int attempt = 1;; ++attempt) {
         port_.emplace();
@@ -187,6 +208,14 @@ Process& RedisServer::process() {
 }
 
 pid_t RedisServer::pid() { return process().pid(); }
+
+bool RedisServer::has_getex() const {
+    const std::string reply = client().command({"GETEX"});
+    if (!reply.starts_with("(error) ERR ")) {
+        throw std::runtime_error("GETEX without a key: " + reply);
+    }
+    return !reply.starts_with("(error) ERR unknown command");
+}
 
 std::string RedisServer::log() const {
     std::ifstream file{folder_ / "server.log"};

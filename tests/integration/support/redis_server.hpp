@@ -5,6 +5,8 @@
 #include "raw_client.hpp"
 #include "reserved_port.hpp"
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -21,9 +23,19 @@ struct ServerTls {
         client_authority_file{}; ///< clients need a certificate that it has signed; or empty
 };
 
+/// Makes a server one as before 6.2, where only the stories that are about that need it.
+inline const std::vector<std::string> without_getex{"--rename-command", "GETEX", ""};
+
+/// LEASELOCK_TEST_WITHOUT_GETEX=1 has every server start without GETEX, so that all stories are told of
+/// servers before 6.2. A story that only a newer one can tell asks for it by this tag.
+struct WithGetex {
+    explicit WithGetex() = default;
+};
+inline constexpr WithGetex with_getex{};
+
 /// A private Redis or Valkey server: free port of 127.0.0.1, unix socket, folder of its own,
 /// nothing saved, DEBUG allowed. The program is $REDIS_SERVER, else redis-server or valkey-server
-/// from PATH. Make it on the main thread: it dies with the thread that started it, so that no test
+/// from PATH; it lacks GETEX where the environment asks for that, see WithGetex. Make it on the main thread: it dies with the thread that started it, so that no test
 /// leaves a server behind. Not for several threads.
 class RedisServer {
 public:
@@ -31,6 +43,7 @@ public:
     /// set as `requirepass`. With TLS, its port speaks nothing else. Returns when the server answers.
     explicit RedisServer(std::vector<std::string> arguments = {}, std::string password = {},
                          std::optional<ServerTls> tls = tls_for_all());
+    explicit RedisServer(WithGetex, std::vector<std::string> arguments = {});
     RedisServer(const RedisServer&) = delete;
     RedisServer& operator=(const RedisServer&) = delete;
     ~RedisServer();
@@ -45,6 +58,8 @@ public:
         return tls_ ? RawClient{unix_path(), password_} : RawClient{port(), password_};
     }
 
+    /// Whether it knows GETEX, from itself.
+    [[nodiscard]] bool has_getex() const;
     /// All that the server has written to its log, over restarts.
     [[nodiscard]] std::string log() const;
 
@@ -67,6 +82,7 @@ public:
     [[nodiscard]] static std::optional<ServerTls>& tls_for_all();
 
 private:
+    void start_somewhere();
     void start();
     [[nodiscard]] Process& process();
     void await_answer();
@@ -75,7 +91,7 @@ private:
     std::string password_;
     std::optional<ServerTls> tls_;
     std::filesystem::path folder_;
-    pid_t owner_;
+    pid_t owner_ = getpid();
     std::optional<ReservedPort> port_;
     std::optional<Process> process_;
 };

@@ -629,6 +629,17 @@ TEST_F(LeaseLockTest, AServerWithoutGetexIsFoundOutOnce) {
     EXPECT_TRUE(is(lock.unlock(), Answer::yes));
 }
 
+/// The clean-up has no time left to hear that there is no GETEX.
+TEST_F(LeaseLockTest, B05AGhostsDeletionIsEnoughForAServerWithoutGetex) {
+    server.set_lacks_getex(true);
+    LeaseLock lock{redis, "k", {.ttl = 10s}, std::defer_lock};
+    redis.on("SET", {.kind = Fault::lost_reply});
+    redis.on("EVAL", {.kind = Fault::lost_reply});
+    EXPECT_TRUE(is(lock.try_acquire(), Answer::unknown, errc::timed_out));
+    EXPECT_EQ(server.get("k"), std::nullopt);
+    EXPECT_EQ(server.count("EVAL"), 1U);
+}
+
 TEST_F(LeaseLockTest, AFlushedScriptCostsOneMoreRoundTrip) { // S7, B62
     LeaseLock lock{redis, "k", 10s};
     ASSERT_TRUE(lock.renew());

@@ -514,6 +514,34 @@ TEST_F(QuorumTest, NodesMayDifferInWhatTheyKnow) {
     EXPECT_EQ(held(), "00000");
 }
 
+/// A node that is always slower than the majority is never heard in time: it is understood all the same.
+TEST_F(QuorumTest, ASlowNodesDialectIsLearntFromItsLateAnswers) {
+    server(4).set_lacks_getex(true);
+    Guard lock = guard({.ttl = 1s, .timeout = 200ms});
+    ASSERT_TRUE(is(lock.try_acquire(), Answer::yes));
+    ASSERT_EQ(held(), "11111");
+    node(4).set_delay(20ms, 20ms);
+    for (int i = 0; i < 10; ++i) {
+        clock.advance(300ms);
+        ASSERT_TRUE(is(lock.renew(), Answer::yes));
+    }
+    clock.advance(100ms);
+    EXPECT_EQ(held(), "11111");
+}
+
+/// Nobody is there any more to say it again in the other dialect.
+TEST_F(QuorumTest, B05ANodeWithoutGetexUnderstandsADeletionAtOnce) {
+    for (MemoryRedis& each : cluster.servers) each.set_lacks_getex(true);
+    node(4).set_delay(20ms, 20ms);
+    Guard lock = guard({.ttl = 10s, .timeout = 200ms});
+    ASSERT_TRUE(is(lock.try_acquire(), Answer::yes));
+    way.reset_counters();
+    EXPECT_TRUE(is(lock.unlock(), Answer::yes));
+    clock.advance(100ms);
+    EXPECT_THAT(way.calls(), Each(1U));
+    EXPECT_EQ(held(), "00000");
+}
+
 /// What is known not to be there is not given up a second time.
 TEST_F(ThreeNodes, AnErrorOfTheOldDialectIsFinal) {
     for (MemoryRedis& each : cluster.servers) each.set_lacks_getex(true);

@@ -17,8 +17,9 @@ using leaselock::Script;
 using leaselock::test::sha1;
 namespace scripts = leaselock::scripts;
 
-constexpr const Script* all[] = {&scripts::compare_and_delete, &scripts::compare_and_expire,
-                                 &scripts::compare_and_adopt, &scripts::compare_and_fence};
+constexpr const Script* all[] = {
+    &scripts::compare_and_delete, &scripts::compare_and_delete_anywhere,
+    &scripts::compare_and_expire, &scripts::compare_and_adopt, &scripts::compare_and_fence};
 
 std::string replaced(std::string text, std::string_view from, std::string_view to) {
     const std::size_t at = text.find(from);
@@ -66,7 +67,7 @@ TEST(Script, PermissionsNameEveryCommandThatIsCalled) {
         const std::string_view text = script->getex.text;
         std::istringstream words{std::string{script->permissions}};
         std::vector<std::string> named{std::istream_iterator<std::string>{words}, {}};
-        constexpr std::string_view call = "redis.call('";
+        constexpr std::string_view call = "call('"; // redis.call, redis.pcall
         std::size_t calls = 0;
         for (std::size_t at = text.find(call); at != std::string_view::npos;
              at = text.find(call, at + 1)) {

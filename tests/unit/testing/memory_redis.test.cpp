@@ -128,6 +128,8 @@ TEST_F(InMemory, AServerBefore62HasNeitherGetexNorPxat) {
     EXPECT_EQ(run({"EVAL", scripts::compare_and_delete.getex.text, "1", "k", "v"}),
               "(error) ERR Unknown Redis command called from script script: " +
                   std::string{scripts::compare_and_delete.getex.sha1} + ", on @user_script:1.");
+    EXPECT_EQ(run({"EVAL", scripts::compare_and_delete_anywhere.get.text, "1", "k", "other"}),
+              "(integer) 0");
     EXPECT_EQ(run({"EVAL", scripts::compare_and_fence.get.text, "2", "k", "f", "v", "1000"}),
               std::to_string(redis.clock().count()));
     EXPECT_EQ(run({"EVAL", scripts::compare_and_delete.get.text, "1", "k", "v"}), "(integer) 1");
@@ -144,6 +146,10 @@ TEST_F(InMemory, S11_AReplicaRefusesScriptsThatReadWithGetex) {
     EXPECT_EQ(run({"SET", "k", "v", "NX"}), read_only);
     EXPECT_EQ(run({"EVAL", scripts::compare_and_delete.getex.text, "1", "k", "other"}),
               read_only + suffix);
+    EXPECT_EQ(run({"EVAL", scripts::compare_and_delete_anywhere.getex.text, "1", "k", "other"}),
+              read_only +
+                  " script: " + std::string{scripts::compare_and_delete_anywhere.getex.sha1} +
+                  ", on @user_script:3.");
     EXPECT_EQ(run({"EVAL", scripts::compare_and_delete.get.text, "1", "k", "other"}), "(integer) 0")
         << "S12: the older variant is fooled";
     EXPECT_EQ(run({"GET", "k"}), "v");

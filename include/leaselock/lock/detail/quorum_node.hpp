@@ -90,9 +90,9 @@ private:
         late,     ///< an earlier question, whose call is over
     };
 
-    static constexpr unsigned bit_of(const Script& script) noexcept {
-        if (&script == &scripts::compare_and_delete) return 1;
-        return &script == &scripts::compare_and_expire ? 2 : 4;
+    static constexpr unsigned bit_of(const Script& script) noexcept { // of those that are cached
+        if (&script == &scripts::compare_and_expire) return 1;
+        return &script == &scripts::compare_and_adopt ? 2 : 0;
     }
     [[nodiscard]] Dialect& dialect() noexcept { return find_dialect(*connection_, own_dialect_); }
     void next(const Question& question, Deadline now) noexcept;
@@ -101,6 +101,8 @@ private:
     void start(Flight flight, std::span<const Command> commands, Deadline by) noexcept;
     [[nodiscard]] bool take_health(Deadline now) noexcept;
     void take_identity(const Reply& reply) noexcept;
+    void word_as_sent(ScriptCall& call, bool as_text) noexcept;
+    void learn() noexcept;
     void take_answers(const Question& question, Deadline now) noexcept;
     [[nodiscard]] std::size_t take_calls(const Question& question, std::size_t first) noexcept;
 
@@ -151,6 +153,7 @@ void QuorumNode<C>::advance(const Question& question, Deadline now) noexcept {
         const Flight flight = std::exchange(flight_, Flight::none);
         const bool healthy = take_health(now);
         if (with_identity_) take_identity(replies_.front());
+        if (flight == Flight::late) learn();
         switch (flight) {
         case Flight::none: break;
         case Flight::late: next(question, now); break;
@@ -253,6 +256,25 @@ void QuorumNode<C>::take_identity(const Reply& reply) noexcept {
     }
 }
 
+/// A call is every node's: as it last went out to this one.
+template <class C>
+void QuorumNode<C>::word_as_sent(ScriptCall& call, bool as_text) noexcept {
+    Dialect sent;
+    if (sent_without_getex_) sent.set_lacks_getex();
+    if (sent_without_sha_) sent.set_lacks_evalsha();
+    (void)call.command(sent, as_text);
+}
+
+/// From answers that came too late: a node slower than the majority would be asked in vain each time.
+template <class C>
+void QuorumNode<C>::learn() noexcept {
+    ScriptCall any{scripts::compare_and_expire, {}, {}, {}};
+    word_as_sent(any, false);
+    for (std::size_t i = with_identity_ ? 1 : 0; i < flight_size_; ++i) {
+        (void)take_step(replies_[i], any, dialect());
+    }
+}
+
 template <class C>
 void QuorumNode<C>::take_answers(const Question& question, Deadline now) noexcept {
     const std::size_t first = with_identity_ ? 1 : 0;
@@ -279,15 +301,12 @@ void QuorumNode<C>::take_answers(const Question& question, Deadline now) noexcep
 /// @return how many calls have to be sent again; a reply that asks for it is recorded all the same
 template <class C>
 std::size_t QuorumNode<C>::take_calls(const Question& question, std::size_t first) noexcept {
-    Dialect sent;
-    if (sent_without_getex_) sent.set_lacks_getex();
-    if (sent_without_sha_) sent.set_lacks_evalsha();
     std::size_t again = 0;
     for (std::size_t i = 0; i < pending_size_; ++i) {
         const std::size_t item = pending_[i];
         const Reply& reply = replies_[first + i];
         ScriptCall& call = question.calls[item];
-        (void)call.command(sent, i == 0 && first_as_text_); // as it went out to this node
+        word_as_sent(call, i == 0 && first_as_text_);
         const ScriptStep step = rounds_ < 4 ? take_step(reply, call, dialect()) : ScriptStep::done;
         if (reply.kind == Reply::integer) cached_ |= bit_of(call.script());
         if (step != ScriptStep::done) pending_[again++] = static_cast<std::uint8_t>(item);

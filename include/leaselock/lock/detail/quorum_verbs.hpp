@@ -92,7 +92,7 @@ struct Verbs<Quorum<C>> {
     /// compare-and-delete on every node.
     static Outcome release(B& nodes, Dialect& /*own*/, const LeaseView& lease,
                            Deadline by) noexcept {
-        ScriptCall call{scripts::compare_and_delete, lease.key, {}, {lease.value}};
+        ScriptCall call{scripts::compare_and_delete_anywhere, lease.key, {}, {lease.value}};
         const Question question{.kind = Kind::release,
                                 .calls = {&call, 1},
                                 .by = by,
@@ -106,7 +106,7 @@ struct Verbs<Quorum<C>> {
     /// told to go, and ends with its ttl.
     static Outcome clean_up(B& nodes, Dialect& /*own*/, const LeaseView& lease,
                             Deadline by) noexcept {
-        ScriptCall call{scripts::compare_and_delete, lease.key, {}, {lease.value}};
+        ScriptCall call{scripts::compare_and_delete_anywhere, lease.key, {}, {lease.value}};
         const Question question{.kind = Kind::clean_up,
                                 .calls = {&call, 1},
                                 .by = by,

@@ -151,12 +151,12 @@ struct Verbs {
         return compare(connection, own, call, by);
     }
 
-    /// compare-and-delete of a token whose acquire went unanswered: sent as text, so that one
-    /// write is enough wherever it lands, answered or not.
+    /// compare-and-delete of a token whose acquire went unanswered: sent as a text that every server
+    /// takes, so that one write is enough wherever it lands, answered or not.
     static Outcome clean_up(B& connection, Dialect& own, const LeaseView& lease,
                             Deadline by) noexcept {
         Dialect& dialect = find_dialect(connection, own);
-        ScriptCall call{scripts::compare_and_delete, lease.key, {}, {lease.value}};
+        ScriptCall call{scripts::compare_and_delete_anywhere, lease.key, {}, {lease.value}};
         const Command command = call.command(dialect, true);
         Reply reply;
         connection.call(std::span{&command, 1}, std::span{&reply, 1}, by);

@@ -29,6 +29,9 @@ using Word = std::optional<std::string_view>; ///< none is Lua's nil
 
 /// One run of a script: its `KEYS`, its `ARGV`, and `redis.call`.
 struct ScriptRun {
+    static constexpr std::string_view unknown_command =
+        "ERR Unknown Redis command called from script";
+
     MemoryState& state;
     std::string_view sha1;
     bool getex; ///< the dialect
@@ -60,7 +63,7 @@ struct ScriptRun {
             argv.push_back(*word);
         }
         const CommandRow* const row = find_command(command_rows, state, argv.front());
-        if (row == nullptr) return fail(line, "ERR Unknown Redis command called from script");
+        if (row == nullptr) return fail(line, unknown_command);
         if (!fits_arity(*row, argv.size())) {
             return fail(line, "ERR Wrong number of args calling Redis command from script");
         }
@@ -87,6 +90,17 @@ inline MemoryReply compare_and_delete(ScriptRun& run) {
     MemoryReply held = run.read_lock(1);
     if (held.kind == MemoryReply::error) return held;
     if (is_value(held, run.value(1))) return run.call(2, {"del", run.key(1)});
+    return MemoryReply::of(not_owner(held));
+}
+
+inline MemoryReply compare_and_delete_anywhere(ScriptRun& run) {
+    MemoryReply held = run.call(1, {"getex", run.key(1)});
+    if (held.kind == MemoryReply::error) {
+        const bool lacking = held.text.starts_with(ScriptRun::unknown_command);
+        held = run.call(3, {lacking ? "get" : "getex", run.key(1)});
+        if (held.kind == MemoryReply::error) return held;
+    }
+    if (is_value(held, run.value(1))) return run.call(5, {"del", run.key(1)});
     return MemoryReply::of(not_owner(held));
 }
 
@@ -162,6 +176,7 @@ struct ScriptRow {
 };
 inline constexpr ScriptRow script_rows[] = {
     {scripts::compare_and_delete, compare_and_delete},
+    {scripts::compare_and_delete_anywhere, compare_and_delete_anywhere},
     {scripts::compare_and_expire, compare_and_expire},
     {scripts::compare_and_adopt, compare_and_adopt},
     {scripts::compare_and_fence, compare_and_fence},
