@@ -10,15 +10,17 @@ from svg import BLUE, GREEN, GREY, RED, Axis, Line
 WIDTH = 820
 
 
-def decades(low: float, high: float) -> tuple[float, float, list[float]]:
-    """A logarithmic axis in whole decades around these."""
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    last = max(last, first + 1)
-    return 10.0**first, 10.0**last, [10.0**n for n in range(first, last + 1)]
-
-
 def log_axis(title: str, values: list[float], floor: float = 0) -> Axis:
-    low, high, ticks = decades(max(min(values), floor), max(values))
+    """From and to the nearest 1, 2 or 5 of a decade; ticks there too, unless they are too many."""
+    low, high = max(min(values), floor), max(values)
+    decades = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
+    steps = [digit * 10.0**n for n in decades for digit in (1, 2, 5)]
+    low = max(step for step in steps if step <= low * 1.001)
+    high = min(step for step in steps if step >= high * 0.999)
+    ticks = [step for step in steps if low * 0.999 <= step <= high * 1.001]
+    if len(ticks) > 7:
+        ticks = [step for step in ticks if math.isclose(math.log10(step) % 1, 0, abs_tol=1e-6)
+                 or math.isclose(math.log10(step) % 1, 1, abs_tol=1e-6)]
     return Axis(title, low, high, ticks)
 
 
@@ -49,7 +51,7 @@ def threads(results: Results) -> str:
                           "commands of a round in one write.")
     x = doublings("threads", [at for line in lines for at, _ in line.points])
     y = log_axis("cycles a second (logarithmic)", reached(lines))
-    svg.line_chart(drawing, (70, 100, 600, 380), x, y, lines)
+    svg.line_chart(drawing, (70, 100, 580, 380), x, y, lines)
     return drawing.done()
 
 
@@ -70,10 +72,10 @@ def waiting(results: Results) -> str:
              for one in records]))
     x = doublings("waiters", [at for line in asked for at, _ in line.points])
     x.ticks = x.ticks[::2]
-    svg.line_chart(drawing, (70, 110, 270, 380), x, log_axis("", reached(asked)), asked,
+    svg.line_chart(drawing, (70, 110, 260, 380), x, log_axis("", reached(asked)), asked,
                    "commands a second at the server")
     top = max(most for line in delays for _, most in line.spread or [])
-    svg.line_chart(drawing, (470, 110, 670, 380), x, log_axis("", [*reached(delays), top], 0.1),
+    svg.line_chart(drawing, (470, 110, 660, 380), x, log_axis("", [*reached(delays), top], 0.1),
                    delays, "ms from a release to the next grant")
     return drawing.done()
 
@@ -92,7 +94,7 @@ def renewals(results: Results) -> str:
                           f"{ttl // 3} s.")
     x = log_axis("leases kept", leases)
     y = log_axis("% of one core (logarithmic)", [*reached(lines), 10], 0.001)
-    svg.line_chart(drawing, (70, 100, 620, 340), x, y, [limit, *lines])
+    svg.line_chart(drawing, (70, 100, 590, 340), x, y, [limit, *lines])
     return drawing.done()
 
 
@@ -113,7 +115,7 @@ def cluster(results: Results) -> str:
     drawing = svg.Drawing(WIDTH, 400, "A cluster, by number of masters",
                           f"{threads_used} threads; clients and all servers share the "
                           f"{results.about['machine']['cores']} cores of this machine.")
-    svg.line_chart(drawing, (70, 100, 600, 340),
+    svg.line_chart(drawing, (70, 100, 590, 340),
                    Axis("masters", min(masters), max(masters), masters, log=False),
                    Axis("cycles a second", 0, ticks[-1], ticks, log=False), lines)
     return drawing.done()

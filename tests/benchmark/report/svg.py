@@ -21,8 +21,11 @@ def number(value: float) -> str:
 
 
 def short(value: float) -> str:
-    """For axes: 20k, 100, 0.1."""
-    return f"{value / 1000:g}k" if value >= 1000 else f"{value:g}"
+    """For axes: 2M, 20k, 100, 0.1."""
+    for unit, letter in ((1e6, "M"), (1e3, "k")):
+        if value >= unit:
+            return f"{value / unit:g}{letter}"
+    return f"{value:g}"
 
 
 @dataclass
