@@ -203,7 +203,7 @@ def steps(session: Session) -> None:
             name = run["run_name"].removesuffix("/real_time")
             times.setdefault(name, []).append(run["real_time"])
     found.unlink()
-    for name, nanoseconds in times.items():
+    for name, nanoseconds in sorted(times.items()):
         session.records.append(
             {"suite": "steps", "name": "step", "step": name, "nanoseconds": nanoseconds})
     session.say(f"single steps: {time.monotonic() - start:.0f} s")
@@ -211,7 +211,7 @@ def steps(session: Session) -> None:
 
 def compiling(session: Session) -> None:
     start = time.monotonic()
-    for record in compile_time.measure(session.out / "compile", 1 if session.quick else 5):
+    for record in compile_time.measure(session.out / "compile", 1 if session.quick else 3):
         session.records.append({"suite": "compile", **record})
     session.say(f"compile time: {time.monotonic() - start:.0f} s")
 

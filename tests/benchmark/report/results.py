@@ -66,6 +66,10 @@ def rates(results: Results, suite: str, way: str, **wanted) -> list[float]:
     return results.one(suite=suite, way=way, **wanted)["pairs_per_second"]
 
 
+def processor_time(results: Results, way: str) -> list[float]:
+    return results.one(suite="one thread", way=way)["us_per_pair_here"]
+
+
 def ratios(results: Results) -> list[Ratio]:
     one, many = "one thread", "64 threads"
     hand = rates(results, one, "hand")
@@ -75,6 +79,8 @@ def ratios(results: Results) -> list[Ratio]:
               divided(rates(results, one, "own"), hand), 0.98, True),
         Ratio("1 thread, `MultiplexedConnection` : hand-written loop",
               divided(rates(results, one, "shared"), hand), None, True),
+        Ratio("1 thread, hand-written loop : `HiredisConnection`, processor time of a cycle",
+              divided(processor_time(results, "hand"), processor_time(results, "own")), None, True),
         Ratio("64 threads, one `MultiplexedConnection` : a hand-written connection each",
               divided(shared, rates(results, many, "hand")), 3, True),
         Ratio("64 threads, one `MultiplexedConnection` : raw pipelining by one thread",
