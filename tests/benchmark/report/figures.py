@@ -11,17 +11,21 @@ WIDTH = 820
 
 
 def log_axis(title: str, values: list[float], floor: float = 0) -> Axis:
-    """From and to the nearest 1, 2 or 5 of a decade; ticks there too, unless they are too many."""
+    """From and to the nearest 1, 2 or 5 of a decade, or whole decades if those are too many."""
     low, high = max(min(values), floor), max(values)
     decades = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
     steps = [digit * 10.0**n for n in decades for digit in (1, 2, 5)]
-    low = max(step for step in steps if step <= low * 1.001)
-    high = min(step for step in steps if step >= high * 0.999)
-    ticks = [step for step in steps if low * 0.999 <= step <= high * 1.001]
+    ticks = between(steps, low, high)
     if len(ticks) > 7:
-        ticks = [step for step in ticks if math.isclose(math.log10(step) % 1, 0, abs_tol=1e-6)
-                 or math.isclose(math.log10(step) % 1, 1, abs_tol=1e-6)]
-    return Axis(title, low, high, ticks)
+        ticks = between(steps[::3], low, high)
+    return Axis(title, ticks[0], ticks[-1], ticks)
+
+
+def between(steps: list[float], low: float, high: float) -> list[float]:
+    """The steps around these two, and all within."""
+    first = max(i for i, step in enumerate(steps) if step <= low * 1.001)
+    last = min(i for i, step in enumerate(steps) if step >= high * 0.999 and i > first)
+    return steps[first : last + 1]
 
 
 def doublings(title: str, counts: list[float]) -> Axis:
@@ -37,7 +41,9 @@ def curve(records: list[dict], key: str, label: str, colour: str, over: str) -> 
 
 
 def reached(lines: list[Line]) -> list[float]:
-    return [value for line in lines for _, value in line.points]
+    """All values that are drawn."""
+    return [value for line in lines
+            for value in (*(value for _, value in line.points), *sum(line.spread or [], ()))]
 
 
 def threads(results: Results) -> str:
@@ -47,8 +53,8 @@ def threads(results: Results) -> str:
     lines = [curve(results.all(suite="growth", way=way), "pairs_per_second", label, colour,
                    "threads") for way, label, colour in ways]
     drawing = svg.Drawing(WIDTH, 440, "Locks taken and given back, by number of threads",
-                          "The grey line is what the server and one connection can do at most: all "
-                          "commands of a round in one write.")
+                          "Grey, the limit: all commands of a round in one write. Lines are medians, "
+                          "bands the least and the most.")
     x = doublings("threads", [at for line in lines for at, _ in line.points])
     y = log_axis("cycles a second (logarithmic)", reached(lines))
     svg.line_chart(drawing, (70, 100, 580, 380), x, y, lines)
@@ -59,8 +65,8 @@ def waiting(results: Results) -> str:
     ways = (("poll", "loop, every 10 ms", RED), ("own", "a connection each", GREEN),
             ("shared", "one connection", BLUE))
     drawing = svg.Drawing(WIDTH, 440, "Waiting for one key, by number of waiters",
-                          "Waiters on one MultiplexedConnection line up: one of them asks. "
-                          "The band reaches to the 99th percentile.")
+                          "Waiters on one MultiplexedConnection line up: one of them asks. Lines are "
+                          "medians, bands go to the 99th percentile.")
     asked, delays = [], []
     for way, label, colour in ways:
         records = sorted(results.all(suite="waiting", way=way), key=lambda one: one["waiters"])
@@ -73,10 +79,9 @@ def waiting(results: Results) -> str:
     x = doublings("waiters", [at for line in asked for at, _ in line.points])
     x.ticks = x.ticks[::2]
     svg.line_chart(drawing, (70, 110, 260, 380), x, log_axis("", reached(asked)), asked,
-                   "commands a second at the server")
-    top = max(most for line in delays for _, most in line.spread or [])
-    svg.line_chart(drawing, (470, 110, 660, 380), x, log_axis("", [*reached(delays), top], 0.1),
-                   delays, "ms from a release to the next grant")
+                   "commands a second while it is held")
+    svg.line_chart(drawing, (470, 110, 660, 380), x, log_axis("", reached(delays), 0.1), delays,
+                   "ms from a release to the next grant")
     return drawing.done()
 
 
@@ -108,7 +113,7 @@ def cluster(results: Results) -> str:
         curve(results.all(suite="cluster", way="hand"), "pairs_per_second",
               "a connection per thread", RED, "masters"),
     ]
-    top = max(most for line in lines for _, most in line.spread or [])
+    top = max(reached(lines))
     step = 10 ** math.floor(math.log10(top))
     step = step / 2 if top / step < 3 else step
     ticks = [n * step for n in range(math.ceil(top / step) + 1)]
