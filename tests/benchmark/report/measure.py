@@ -102,13 +102,22 @@ def ours(session: Session, way: str):
     return rate
 
 
+class PeerFailure(Exception):
+    """Another library does not run here. That ours does not is no such thing."""
+
+
 def theirs(words: list[str], folder: Path, before_port: tuple[str, ...] = ()):
     def rate(port: int, concurrent: int, seconds: float) -> float:
-        answer = subprocess.run(
-            [*words, *before_port, str(port), str(concurrent), str(seconds)],
-            cwd=folder, check=True, capture_output=True, text=True, timeout=120,
-        ).stdout
-        return json.loads(answer)["pairs_per_second"]
+        command = [*words, *before_port, str(port), str(concurrent), str(seconds)]
+        try:
+            answer = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True,
+                                    timeout=120).stdout
+            return json.loads(answer)["pairs_per_second"]
+        except subprocess.CalledProcessError as failure:
+            said = failure.stderr.strip().splitlines()
+            raise PeerFailure(said[-1] if said else "it failed without a word") from failure
+        except subprocess.TimeoutExpired as failure:
+            raise PeerFailure("it did not end") from failure
 
     return rate
 
@@ -142,9 +151,8 @@ def peers(session: Session) -> None:
                 for name in list(contestants):
                     try:
                         rate = contestants[name](port, concurrent, seconds)
-                    except subprocess.CalledProcessError as failure:
-                        last = (failure.stderr or "it failed").strip().splitlines()[-1]
-                        session.left_out.append(f"{name}: {last}")
+                    except PeerFailure as failure:
+                        session.left_out.append(f"{name}: {failure}")
                         del contestants[name]
                         continue
                     rates.setdefault((name, concurrent), []).append(rate)
