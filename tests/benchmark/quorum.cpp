@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: MIT
 // What a lock over five nodes takes, beside one over a single node.
 //
-//   leaselock_quorum [--rounds N] [--delay MS]
+//   leaselock_quorum [--rounds R] [--each N] [--delay MS] [--json FILE]
 //
 // Five private servers behind proxies that delay both directions by half of MS each, then without
-// the delay; then with one of them stopped. Prints a table. Exits with 1 when a lock was not taken.
+// the delay; one node and five take turns, R rounds of N locks each. Then with one of five stopped.
+// Prints a table. Exits with 1 when a lock was not taken or not released.
+#include "benchmark/support/arguments.hpp"
+#include "benchmark/support/records.hpp"
+#include "benchmark/support/statistics.hpp"
 #include "integration/support/fault_proxy.hpp"
 #include "integration/support/redis_server.hpp"
 
 #include <leaselock/leaselock.hpp>
 
-#include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <deque>
-#include <span>
+#include <stdexcept>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 using namespace leaselock;
+using namespace leaselock::bench;
 using namespace leaselock::test;
 using namespace std::chrono_literals;
 
@@ -29,96 +31,134 @@ namespace {
 
 using Nodes = Quorum<HiredisConnection>;
 
+struct Plan {
+    long rounds = 10;
+    long each = 20;
+    long delay = 10;
+    std::string json;
+};
+
 double in_ms(std::chrono::nanoseconds span) {
     return std::chrono::duration<double, std::milli>(span).count();
 }
 
-/// How long one acquire takes; gives the lock back. Each its own key: a release of a quorum returns
-/// before the slowest node has deleted it.
-template <class B, class O>
-std::chrono::nanoseconds time_acquire(B& backend, const O& options) {
-    static int key = 0;
-    LeaseLock lock{backend, "lock:timed:" + std::to_string(++key), options, std::defer_lock};
-    const Deadline start = LeaseClock::now();
-    const Outcome outcome = lock.try_acquire();
-    const auto took = LeaseClock::now() - start;
+void expect(const Outcome& outcome, const char* verb) {
     if (!outcome) {
-        std::fprintf(stderr, "not acquired: %s\n", std::string{outcome.text.view()}.c_str());
-        std::exit(1); // NOLINT(concurrency-mt-unsafe): there is no other thread of ours
+        throw std::runtime_error(std::string{verb} + ": " + std::string{outcome.text.view()});
     }
-    return took;
 }
 
+/// Milliseconds, a median for each round.
+struct Times {
+    std::vector<double> acquire{};
+    std::vector<double> pair{}; ///< acquire and release
+};
+
+/// Takes and gives back so many locks. Each has a key of its own: a release of a quorum returns before
+/// the slowest node has deleted it.
 template <class B, class O>
-std::chrono::nanoseconds median(B& backend, const O& options, long rounds) {
-    std::vector<std::chrono::nanoseconds> times;
-    for (long i = 0; i < rounds; ++i) {
-        times.push_back(time_acquire(backend, options));
+void run_round(B& backend, const O& options, long each, Times& times) {
+    static int key = 0;
+    std::vector<double> acquires;
+    std::vector<double> pairs;
+    for (long i = 0; i < each; ++i) {
+        LeaseLock lock{backend, "lock:timed:" + std::to_string(++key), options, std::defer_lock};
+        const Deadline start = LeaseClock::now();
+        expect(lock.try_acquire(), "acquire");
+        acquires.push_back(in_ms(LeaseClock::now() - start));
+        expect(lock.unlock(), "release");
+        pairs.push_back(in_ms(LeaseClock::now() - start));
     }
-    std::sort(times.begin(), times.end());
-    return times[times.size() / 2];
+    times.acquire.push_back(median(std::move(acquires)));
+    times.pair.push_back(median(std::move(pairs)));
 }
 
-long argument(std::span<char*> words, std::string_view name, long otherwise) {
-    for (std::size_t i = 0; i + 1 < words.size(); ++i) {
-        const std::string_view value = words[i + 1];
-        if (words[i] == name) {
-            std::from_chars(value.data(), value.data() + value.size(), otherwise);
-        }
+void compare(const Plan& plan, long delay, HiredisConnection& single, Nodes& nodes,
+             Records& records) {
+    const Options one{.ttl = 60s};
+    const QuorumOptions five{.ttl = 60s, .timeout = 1s};
+    Times connecting;
+    run_round(single, one, 1, connecting);
+    run_round(nodes, five, 1, connecting);
+    Times alone;
+    Times together;
+    for (long round = 0; round < plan.rounds; ++round) {
+        run_round(single, one, plan.each, alone);
+        run_round(nodes, five, plan.each, together);
     }
-    return otherwise;
+    const auto row = [&](const char* what, const auto& first, const auto& second) {
+        std::printf("%3ld ms   %-20s %8.3f ms %9.3f ms %10.2f\n", delay, what, median(first),
+                    median(second), median(ratios(second, first)));
+    };
+    row("acquire", alone.acquire, together.acquire);
+    row("acquire and release", alone.pair, together.pair);
+    for (const auto& [nodes_asked, times] : {std::pair{1, &alone}, std::pair{5, &together}}) {
+        records.add("quorum")
+            .set("nodes", nodes_asked)
+            .set("delay_ms", delay)
+            .set("acquire_ms", times->acquire)
+            .set("pair_ms", times->pair);
+    }
+}
+
+void with_one_stopped(std::deque<RedisServer>& servers, Records& records) {
+    std::deque<HiredisConnection> fresh;
+    for (RedisServer& server : servers) fresh.emplace_back(server.url());
+    servers.back().stop_process();
+    Nodes nodes{fresh[0], fresh[1], fresh[2], fresh[3], fresh[4]};
+    std::printf("\none of five stopped, ttl 1,000 ms, node timeout 50 ms\n");
+    for (const char* when : {"first", "second", "third"}) {
+        LeaseLock lock{nodes, "lock:timed", QuorumOptions{.ttl = 1s, .timeout = 50ms},
+                       std::defer_lock};
+        const Deadline start = LeaseClock::now();
+        expect(lock.try_acquire(), "acquire with one node stopped");
+        const double took = in_ms(LeaseClock::now() - start);
+        std::printf("%-8s acquire %8.3f ms, %.0f ms left\n", when, took, in_ms(lock.remaining()));
+        records.add("quorum_one_stopped").set("acquire", when).set("ms", took);
+    }
+}
+
+int run(const Plan& plan) {
+    std::deque<RedisServer> servers(5);
+    std::deque<FaultProxy> proxies;
+    std::deque<HiredisConnection> slow;
+    std::deque<HiredisConnection> direct;
+    std::deque<HiredisConnection> alone;
+    for (RedisServer& server : servers) {
+        slow.emplace_back(proxies.emplace_back(server.port()).url());
+        direct.emplace_back(server.url());
+        proxies.back().delay(std::chrono::milliseconds{plan.delay} / 2);
+    }
+    alone.emplace_back(proxies[0].url());
+    alone.emplace_back(servers[0].url());
+    Nodes slow_five{slow[0], slow[1], slow[2], slow[3], slow[4]};
+    Nodes direct_five{direct[0], direct[1], direct[2], direct[3], direct[4]};
+
+    Records records;
+    std::printf("%s\nmedians of %ld rounds of %ld locks\n", RedisServer::version().c_str(),
+                plan.rounds, plan.each);
+    std::printf("there and back                   one node    five nodes      ratio\n");
+    compare(plan, plan.delay, alone[0], slow_five, records);
+    compare(plan, 0, alone[1], direct_five, records);
+    with_one_stopped(servers, records);
+    records.write(plan.json);
+    return 0;
 }
 
 } // namespace
 
 int main(int argc, char** argv) {
-    const std::span words{argv, static_cast<std::size_t>(argc)};
-    const long rounds = std::max(1L, argument(words, "--rounds", 200));
-    const auto delay = std::chrono::milliseconds{argument(words, "--delay", 10)};
-
-    std::deque<RedisServer> servers(5);
-    std::deque<FaultProxy> proxies;
-    std::deque<HiredisConnection> slow;
-    std::deque<HiredisConnection> direct;
-    for (RedisServer& server : servers) {
-        slow.emplace_back(proxies.emplace_back(server.port()).url());
-        direct.emplace_back(server.url());
-        proxies.back().delay(delay / 2);
+    Plan plan;
+    Arguments arguments;
+    arguments.add("--rounds", plan.rounds);
+    arguments.add("--each", plan.each);
+    arguments.add("--delay", plan.delay, 2);
+    arguments.add("--json", plan.json);
+    if (!arguments.read(argc, argv)) return 2;
+    try {
+        return run(plan);
+    } catch (const std::exception& failure) {
+        std::fprintf(stderr, "%s\n", failure.what());
+        return 1;
     }
-    const Options one{.ttl = 60s};
-    const QuorumOptions five{.ttl = 60s, .timeout = 1s};
-    Nodes slow_five{slow[0], slow[1], slow[2], slow[3], slow[4]};
-    Nodes direct_five{direct[0], direct[1], direct[2], direct[3], direct[4]};
-
-    std::printf("median of %ld acquires      one node   five nodes   ratio\n", rounds);
-    const auto row = [&](const char* name, HiredisConnection& single, Nodes& nodes) {
-        (void)time_acquire(single, one); // both are connected
-        (void)time_acquire(nodes, five);
-        const auto alone = median(single, one, rounds);
-        const auto together = median(nodes, five, rounds);
-        std::printf("%-26s %7.3f ms   %7.3f ms    %.2f\n", name, in_ms(alone), in_ms(together),
-                    in_ms(together) / in_ms(alone));
-    };
-    const std::string name = std::to_string(delay.count()) + " ms there and back";
-    row(name.c_str(), slow[0], slow_five);
-    row("loopback", direct[0], direct_five);
-
-    std::deque<HiredisConnection> fresh;
-    for (RedisServer& server : servers) {
-        fresh.emplace_back(server.url());
-    }
-    servers[4].stop_process();
-    Nodes nodes{fresh[0], fresh[1], fresh[2], fresh[3], fresh[4]};
-    std::printf("\none of five stopped, ttl 1,000 ms, node timeout 50 ms\n");
-    for (const char* when : {"first acquire", "second", "third"}) {
-        LeaseLock lock{nodes, "lock:timed", QuorumOptions{.ttl = 1s, .timeout = 50ms},
-                       std::defer_lock};
-        const Deadline start = LeaseClock::now();
-        if (!lock.try_acquire()) {
-            return 1;
-        }
-        std::printf("%-14s %8.3f ms, %.0f ms left\n", when, in_ms(LeaseClock::now() - start),
-                    in_ms(lock.remaining()));
-    }
-    return 0;
 }

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: MIT
 // What it takes to keep many leases: one renewer, one connection, a private server.
 //
-//   leaselock_renewals [--leases N] [--ttl MS] [--seconds S]
+//   leaselock_renewals [--leases N,N,...] [--ttl MS] [--periods P] [--json FILE]
 //
-// Prints a table. Exits with 1 when a lease was lost.
+// A period is a third of the ttl: each lease is renewed once in it. Prints a table for each number of
+// leases, medians over the periods. Exits with 1 when a lease was lost.
+#include "benchmark/support/arguments.hpp"
+#include "benchmark/support/crowd.hpp"
+#include "benchmark/support/records.hpp"
+#include "benchmark/support/statistics.hpp"
 #include "integration/support/redis_server.hpp"
 #include "integration/support/resources.hpp"
 
@@ -13,47 +18,27 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <span>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
 using namespace leaselock;
+using namespace leaselock::bench;
 using namespace leaselock::test;
-using namespace std::chrono_literals;
 
 namespace {
 
 struct Plan {
-    long leases = 100'000;
+    std::vector<long> leases{100'000};
     long ttl_ms = 30'000;
-    long seconds = 60;
+    long periods = 6;
+    std::string json;
 };
-
-bool read_plan(std::span<char*> arguments, Plan& plan) {
-    for (std::size_t i = 0; i + 1 < arguments.size(); i += 2) {
-        const std::string_view name = arguments[i];
-        const std::string_view value = arguments[i + 1];
-        long* const target = name == "--leases"    ? &plan.leases
-                             : name == "--ttl"     ? &plan.ttl_ms
-                             : name == "--seconds" ? &plan.seconds
-                                                   : nullptr;
-        if (target == nullptr) {
-            return false;
-        }
-        const auto end = value.data() + value.size();
-        if (std::from_chars(value.data(), end, *target).ptr != end || *target < 1) {
-            return false;
-        }
-    }
-    return arguments.size() % 2 == 0;
-}
 
 /// A connection that counts: one call is one write.
 class Counted {
@@ -99,37 +84,57 @@ std::size_t memory_in_use() noexcept {
     return info.uordblks + info.hblkhd;
 }
 
-/// The processor time of the server, from its own account.
-double server_seconds(RawClient& outside) {
-    const std::string info = outside.command({"INFO", "cpu"});
-    double sum = 0;
-    for (const char* name : {"used_cpu_sys:", "used_cpu_user:"}) {
-        const std::size_t at = info.find(name);
-        if (at != std::string::npos) {
-            sum += std::atof(info.c_str() + at + std::string_view{name}.size());
-        }
-    }
-    return sum;
-}
-
 double seconds_of(std::chrono::nanoseconds span) {
     return std::chrono::duration<double>{span}.count();
 }
 
-} // namespace
+/// What was seen of so many leases.
+struct Findings {
+    double taking = 0;          ///< seconds until all were acquired and kept
+    double memory = 0;          ///< bytes for one, guard included
+    double span = 0;            ///< seconds measured
+    std::vector<double> here{}; ///< for each period: percent of one core, and of it the server's
+    std::vector<double> there{};
+    std::size_t renewals = 0;
+    std::size_t writes = 0;
+    std::size_t largest_write = 0;
+    double slowest_ms = 0;    ///< round trip
+    double least_left_ms = 0; ///< of any lease, at the end
+    std::size_t lost = 0;
 
-int main(int argc, char** argv) {
-    Plan plan;
-    if (!read_plan(std::span{argv, static_cast<std::size_t>(argc)}.subspan(1), plan)) {
-        std::fprintf(stderr, "usage: %s [--leases N] [--ttl MS] [--seconds S]\n", argv[0]);
-        return 2;
+    [[nodiscard]] double per_write() const {
+        return writes == 0 ? 0 : static_cast<double>(renewals) / static_cast<double>(writes);
     }
-    const auto count = static_cast<std::size_t>(plan.leases);
+};
+
+/// Lets them be renewed, and watches both processes.
+void watch(const Plan& plan, RawClient& outside, Counted& wire, Findings& findings) {
+    const std::chrono::milliseconds period{plan.ttl_ms / 3};
+    wire.reset();
+    const Deadline start = LeaseClock::now();
+    for (long i = 0; i < plan.periods; ++i) {
+        const double there = server_seconds(outside);
+        const auto here = processor_time();
+        const Deadline begin = LeaseClock::now();
+        std::this_thread::sleep_for(period);
+        const double span = seconds_of(LeaseClock::now() - begin);
+        findings.here.push_back(100 * seconds_of(processor_time() - here) / span);
+        findings.there.push_back(100 * (server_seconds(outside) - there) / span);
+    }
+    findings.span = seconds_of(LeaseClock::now() - start);
+    findings.renewals = wire.commands();
+    findings.writes = wire.calls();
+    findings.largest_write = wire.largest();
+    findings.slowest_ms = 1000 * seconds_of(wire.longest());
+}
+
+Findings keep(const Plan& plan, std::size_t count) {
     RedisServer server;
-    auto outside = server.client();
+    RawClient outside = server.client();
     Counted redis{server.url()};
     Counted wire{server.url()};
     Renewer<Counted> renewer{wire};
+    Findings findings;
 
     const Deadline start = LeaseClock::now();
     const std::size_t before = memory_in_use();
@@ -140,52 +145,72 @@ int main(int argc, char** argv) {
                            std::chrono::milliseconds{plan.ttl_ms});
         renewer.keep(locks.back());
     }
-    const std::size_t memory = memory_in_use() - before;
-    const auto acquiring = LeaseClock::now() - start;
-    const std::size_t first_calls = wire.calls();
-    const std::size_t first_commands = wire.commands();
+    findings.memory = static_cast<double>(memory_in_use() - before) / static_cast<double>(count);
+    findings.taking = seconds_of(LeaseClock::now() - start);
 
-    wire.reset();
-    outside.reset_stats();
-    const double server_before = server_seconds(outside);
-    const auto processor_before = processor_time();
-    const Deadline measured = LeaseClock::now();
-    std::this_thread::sleep_for(std::chrono::seconds{plan.seconds});
-    const double span = seconds_of(LeaseClock::now() - measured);
-    const double processor = seconds_of(processor_time() - processor_before);
-    const double server_processor = server_seconds(outside) - server_before;
-    const std::size_t calls = wire.calls();
-    const std::size_t commands = wire.commands();
-
-    std::size_t lost = 0;
+    watch(plan, outside, wire, findings);
     std::chrono::nanoseconds least = std::chrono::nanoseconds::max();
     for (const auto& lock : locks) {
-        lost += lock.owns_lock() ? 0U : 1U;
+        findings.lost += lock.owns_lock() ? 0U : 1U;
         least = std::min(least, lock.remaining());
     }
-    const auto per = [](std::size_t a, std::size_t b) {
-        return b == 0 ? 0.0 : static_cast<double>(a) / static_cast<double>(b);
-    };
+    findings.least_left_ms = 1000 * seconds_of(least);
+    server.kill_hard(); // so that giving them back is quick
+    return findings;
+}
+
+void print(const Plan& plan, std::size_t count, const Findings& found) {
+    const double renewals = static_cast<double>(found.renewals);
+    std::printf("\nleases                       %12zu   ttl %ld ms\n", count, plan.ttl_ms);
+    std::printf("acquired and kept in         %12.1f s\n", found.taking);
+    std::printf("memory per kept lease        %12.0f bytes, guard of %zu included\n", found.memory,
+                sizeof(LeaseLock<Counted>));
+    std::printf("measured for                 %12.1f s\n", found.span);
+    std::printf("renewals                     %12zu   %.0f per second\n", found.renewals,
+                renewals / found.span);
+    std::printf("writes                       %12zu   %.1f commands each, %zu at most\n",
+                found.writes, found.per_write(), found.largest_write);
+    std::printf("slowest round trip           %12.1f ms\n", found.slowest_ms);
+    std::printf("this process                 %12.2f %% of one core\n", median(found.here));
+    std::printf("the server                   %12.2f %% of one core\n", median(found.there));
+    std::printf("shortest lease left          %12.0f ms\n", found.least_left_ms);
+    std::printf("lost                         %12zu\n", found.lost);
+}
+
+void record(const Plan& plan, std::size_t count, const Findings& found, Records& records) {
+    records.add("renewals")
+        .set("leases", count)
+        .set("ttl_ms", plan.ttl_ms)
+        .set("percent_of_a_core_here", found.here)
+        .set("percent_of_a_core_there", found.there)
+        .set("renewals_per_second", static_cast<double>(found.renewals) / found.span)
+        .set("renewals_per_write", found.per_write())
+        .set("bytes_per_lease", found.memory)
+        .set("slowest_round_trip_ms", found.slowest_ms)
+        .set("lost", found.lost);
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    Plan plan;
+    Arguments arguments;
+    arguments.add("--leases", plan.leases);
+    arguments.add("--ttl", plan.ttl_ms, 300);
+    arguments.add("--periods", plan.periods);
+    arguments.add("--json", plan.json);
+    if (!arguments.read(argc, argv)) return 2;
+
+    Records records;
+    std::size_t lost = 0;
     std::printf("%s\n", RedisServer::version().c_str());
-    std::printf("leases                       %12zu   ttl %ld ms, key of %zu bytes\n", count,
-                plan.ttl_ms, locks.back().key().size());
-    std::printf("acquired and kept in         %12.1f s\n", seconds_of(acquiring));
-    std::printf("  renewals meanwhile         %12zu   %.1f per write\n", first_commands,
-                per(first_commands, first_calls));
-    std::printf("memory per kept lease        %12.0f bytes, guard of %zu included\n",
-                per(memory, count), sizeof(locks.back()));
-    std::printf("measured for                 %12.1f s\n", span);
-    std::printf("renewals                     %12zu   %.0f per second\n", commands,
-                static_cast<double>(commands) / span);
-    std::printf("writes                       %12zu   %.1f commands each, %zu at most\n", calls,
-                per(commands, calls), wire.largest());
-    std::printf("slowest round trip           %12.1f ms\n", seconds_of(wire.longest()) * 1000);
-    std::printf("this process                 %12.1f %% of one core, %.2f us per renewal\n",
-                100 * processor / span,
-                commands == 0 ? 0 : 1e6 * processor / static_cast<double>(commands));
-    std::printf("the server                   %12.1f %% of one core\n",
-                100 * server_processor / span);
-    std::printf("shortest lease left          %12.0f ms\n", seconds_of(least) * 1000);
-    std::printf("lost                         %12zu\n", lost);
+    for (const long leases : plan.leases) {
+        const auto count = static_cast<std::size_t>(leases);
+        const Findings found = keep(plan, count);
+        print(plan, count, found);
+        record(plan, count, found, records);
+        lost += found.lost;
+    }
+    records.write(plan.json);
     return lost == 0 ? 0 : 1;
 }

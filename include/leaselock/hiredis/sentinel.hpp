@@ -90,7 +90,9 @@ public:
           lookup_(lookup), valid_(check()) {}
 
     /// @return yes, with `where` set; or unsent, and why. Blocks, until the limit at most.
-    [[nodiscard]] Outcome resolve(ServerAddress& where) noexcept override;
+    // inline here too: else every file that includes this has to have the class's vtable, and all that
+    // hangs on it
+    [[nodiscard]] inline Outcome resolve(ServerAddress& where) noexcept override;
 
     void on_failure(const ServerAddress& where, const std::error_code& cause) noexcept override {
         (void)where;

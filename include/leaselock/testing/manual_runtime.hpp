@@ -86,14 +86,14 @@ public:
                     Deadline by) noexcept override {
         return wait(&word, old, by);
     }
-    void notify_all(const std::atomic<std::uint32_t>& word) noexcept override;
-    [[nodiscard]] std::error_code fill_random(std::span<std::byte> bytes) noexcept override;
+    inline void notify_all(const std::atomic<std::uint32_t>& word) noexcept override;
+    [[nodiscard]] inline std::error_code fill_random(std::span<std::byte> bytes) noexcept override;
     [[nodiscard]] ProcessId process() const noexcept override { return process_.load(); }
-    [[nodiscard]] std::error_code start_thread(ThreadHandle& handle, void* (*entry)(void*),
-                                               void* argument) noexcept override;
+    [[nodiscard]] inline std::error_code start_thread(ThreadHandle& handle, void* (*entry)(void*),
+                                                      void* argument) noexcept override;
     /// Where the thread needs time to end, the clock moves as if the caller slept meanwhile; a
     /// thread that ends without leaves the clock alone.
-    void join(ThreadHandle handle) noexcept override;
+    inline void join(ThreadHandle handle) noexcept override;
     /// The destructor joins it.
     void detach(ThreadHandle /*handle*/) noexcept override {}
 

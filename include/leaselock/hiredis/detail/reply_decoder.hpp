@@ -144,7 +144,7 @@ private:
         return f;
     }
     // not const, for hiredis takes a pointer to a variable; it never writes to it
-    static inline redisReplyObjectFunctions functions = make_functions<redisReplyObjectFunctions>();
+    static redisReplyObjectFunctions functions;
 
     /// Lets hiredis' buffer grow at once, by a status of 2 KiB: it drops what it has read only every
     /// 1,024 bytes, and would go on allocating for the first hundred replies.
@@ -162,6 +162,10 @@ private:
     Reply* target_ = nullptr;
     const char* refused_ = nullptr;
 };
+
+// behind the class, where it can be a constant: no file that includes this has anything to do at start
+inline constinit redisReplyObjectFunctions ReplyDecoder::functions =
+    ReplyDecoder::make_functions<redisReplyObjectFunctions>();
 
 } // namespace detail
 } // namespace LEASELOCK_ABI
