@@ -153,6 +153,7 @@ TEST_CASE(
 
     const std::map<std::string, std::string> fence_keys{
         {"a", "{a}:leaselock:fence"},
+        {"{a}", "{a}leaselock:fence"},
         {"x{y}z", "x{y}z:leaselock:fence"},
         {"a{", "{a{}:leaselock:fence"},
         {"{}{b}", ""},

@@ -51,13 +51,16 @@ namespace detail {
 /// How the helper keys of a lock are named: the key, in braces or not, and a suffix behind it.
 /// They share the lock's slot and belong to it alone.
 enum class HelperForm : std::uint8_t {
-    plain,      ///< the key has a hash tag: `key` + suffix
-    braced,     ///< it has none and no `}`: `{key}` + suffix
+    plain,     ///< the key has a hash tag: `key` + suffix
+    tag_alone, ///< the key is `{tag}`: without the suffix's `:`, or they were those of the key `tag`
+    braced,    ///< it has none and no `}`: `{key}` + suffix
     impossible, ///< neither shares the slot
 };
 
 [[nodiscard]] constexpr HelperForm helper_form(std::string_view key) noexcept {
-    if (!hash_tag(key).empty()) return HelperForm::plain;
+    if (const std::string_view tag = hash_tag(key); !tag.empty()) {
+        return tag.size() + 2 == key.size() ? HelperForm::tag_alone : HelperForm::plain;
+    }
     return key.find('}') == std::string_view::npos ? HelperForm::braced : HelperForm::impossible;
 }
 
@@ -70,18 +73,24 @@ inline constexpr std::string_view wake = ":leaselock:wake:";
 /// A helper key, built in place: `write` says how long it is and lays it where there is room.
 struct HelperKey {
     std::string_view key;
-    std::string_view suffix;
+    std::string_view suffix; ///< of `helper_suffix`: it begins with a `:`
 
     [[nodiscard]] constexpr std::size_t size() const noexcept {
-        return key.size() + suffix.size() + (helper_form(key) == HelperForm::braced ? 2 : 0);
+        const HelperForm form = helper_form(key);
+        return key.size() + suffix_of(form).size() + (form == HelperForm::braced ? 2 : 0);
     }
     /// Writes `size()` bytes to `out`. The form must not be `impossible`.
     constexpr void write(char* out) const noexcept {
-        const bool braced = helper_form(key) == HelperForm::braced;
-        if (braced) *out++ = '{';
+        const HelperForm form = helper_form(key);
+        if (form == HelperForm::braced) *out++ = '{';
         for (const char c : key) *out++ = c;
-        if (braced) *out++ = '}';
-        for (const char c : suffix) *out++ = c;
+        if (form == HelperForm::braced) *out++ = '}';
+        for (const char c : suffix_of(form)) *out++ = c;
+    }
+
+private:
+    [[nodiscard]] constexpr std::string_view suffix_of(HelperForm form) const noexcept {
+        return suffix.substr(form == HelperForm::tag_alone ? 1 : 0);
     }
 };
 

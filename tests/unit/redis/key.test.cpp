@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -90,6 +91,10 @@ TEST(Key, HelperKeysShareTheSlotAndNameTheLock) {
              Row{"with space\r\n\0"sv, HelperForm::braced, "{with space\r\n\0}:s"sv},
              Row{"x{y}z", HelperForm::plain, "x{y}z:s"},
              Row{"}{x}", HelperForm::plain, "}{x}:s"},
+             Row{"{x}y", HelperForm::plain, "{x}y:s"},
+             Row{"{x}", HelperForm::tag_alone, "{x}s"},
+             Row{"{{x}", HelperForm::tag_alone, "{{x}s"},
+             Row{"{{x}}", HelperForm::plain, "{{x}}:s"},
              Row{"{}a", HelperForm::impossible, ""},
              Row{"a}b{", HelperForm::impossible, ""},
              Row{"}", HelperForm::impossible, ""},
@@ -102,10 +107,21 @@ TEST(Key, HelperKeysShareTheSlotAndNameTheLock) {
     }
 }
 
+TEST(Key, HelperKeysBelongToOneLockAlone) {
+    namespace suffix = leaselock::helper_suffix;
+    std::set<std::string> seen;
+    for (const std::string_view key :
+         {"a", "{a}", "{a", "{{a}", "{a}b", "a{b}", "{a}{a}", "{a}:"}) {
+        for (const std::string_view name : {suffix::fence, suffix::waiters, suffix::wake}) {
+            EXPECT_TRUE(seen.insert(write(key, name)).second) << write(key, name);
+        }
+    }
+}
+
 TEST(Key, HelperSuffixesAreLaidDown) {
     namespace suffix = leaselock::helper_suffix;
     EXPECT_EQ(write("a", suffix::fence), "{a}:leaselock:fence");
-    EXPECT_EQ(write("{a}", suffix::waiters), "{a}:leaselock:waiters");
+    EXPECT_EQ(write("{a}b", suffix::waiters), "{a}b:leaselock:waiters");
     EXPECT_EQ(write("a", suffix::wake), "{a}:leaselock:wake:");
 }
 

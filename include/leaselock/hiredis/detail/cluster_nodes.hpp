@@ -5,14 +5,18 @@
 #include <leaselock/core/error.hpp>
 #include <leaselock/core/runtime.hpp>
 #include <leaselock/hiredis/detail/lookup.hpp>
+#include <leaselock/hiredis/detail/slot_table.hpp>
 #include <leaselock/hiredis/detail/stream.hpp>
 #include <leaselock/hiredis/endpoint.hpp>
 #include <leaselock/hiredis/multiplexed_connection.hpp>
 #include <leaselock/hiredis/resolver.hpp>
 #include <leaselock/redis/key.hpp>
 
+#include <hiredis/hiredis.h>
+
 #include <array>
 #include <atomic>
+#include <bitset>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -141,6 +145,41 @@ private:
     std::atomic<std::uint32_t> count_{0};
     std::mutex mutex_; ///< for what is added
 };
+
+/// Makes a reply that has passed `check_slots` the table.
+/// @param from who gave it: the host of nodes that do not know their own
+/// @param table counts the tables, from 1
+/// @return where to go with what may go anywhere: `from`, if it has slots, or else another that has; null
+///         where there is no room for a node, and then nobody's slots have changed
+[[nodiscard]] inline ClusterNode* take_slots(ClusterNodes& nodes, const redisReply& reply,
+                                             const Endpoint& from, std::uint32_t table) noexcept {
+    const auto node_of = [&](const SlotRange& range) {
+        const std::string_view host = range.host.empty() ? std::string_view{from.host} : range.host;
+        return nodes.find(host, range.port);
+    };
+    if (!for_each_range(reply, [&](const SlotRange& range) { return node_of(range) != nullptr; })) {
+        return nullptr;
+    }
+    ClusterNode* const home = nodes.find(from.host, from.port);
+    if (home == nullptr) return nullptr;
+    ClusterNode* any = nullptr;
+    std::bitset<hash_slots> served;
+    (void)for_each_range(reply, [&](const SlotRange& range) {
+        ClusterNode& node = *node_of(range);
+        node.listed.store(table, std::memory_order_relaxed);
+        any = &node;
+        for (std::uint32_t slot = range.first; slot <= range.last; ++slot) {
+            nodes.set_owner(static_cast<std::uint16_t>(slot), node);
+            served.set(slot);
+        }
+        return true;
+    });
+    for (std::uint32_t slot = 0; slot < hash_slots; ++slot) {
+        if (!served[slot]) nodes.clear_owner(static_cast<std::uint16_t>(slot));
+    }
+    const bool has_slots = home->listed.load(std::memory_order_relaxed) == table;
+    return has_slots || any == nullptr ? home : any;
+}
 
 } // namespace detail
 } // namespace LEASELOCK_ABI

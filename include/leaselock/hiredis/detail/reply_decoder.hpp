@@ -72,7 +72,8 @@ public:
         return Step::broken;
     }
 
-    /// True when nothing waits: a stream that should be silent now, is.
+    /// True when nothing waits behind the reply that was decoded last: a stream that should be silent now,
+    /// is. To be asked right behind that: a `next` in between may have taken a first byte.
     [[nodiscard]] bool is_drained() const noexcept { return reader_->pos == reader_->len; }
 
     [[nodiscard]] std::error_code error() const noexcept {

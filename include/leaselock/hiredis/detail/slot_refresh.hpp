@@ -14,7 +14,6 @@
 #include <leaselock/hiredis/endpoint.hpp>
 #include <leaselock/redis/classify.hpp>
 #include <leaselock/redis/command.hpp>
-#include <leaselock/redis/key.hpp>
 #include <leaselock/redis/reply.hpp>
 #include <leaselock/redis/script_call.hpp>
 
@@ -23,7 +22,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <bitset>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -220,35 +218,11 @@ inline bool SlotRefresh::ask(const Endpoint& endpoint, Lookup& lookup, Deadline 
     return false;
 }
 
-/// @return false where there is no room for a node; then nothing has changed
+/// @return false where there is no room for a node; then the table is the old one
 inline bool SlotRefresh::take(const redisReply& reply, const Endpoint& from) noexcept {
-    const auto node_of = [&](const SlotRange& range) {
-        const std::string_view host = range.host.empty() ? std::string_view{from.host} : range.host;
-        return nodes_.find(host, range.port);
-    };
-    if (!for_each_range(reply, [&](const SlotRange& range) { return node_of(range) != nullptr; })) {
-        return false;
-    }
-    ClusterNode* home = nodes_.find(from.host, from.port);
+    ClusterNode* const home = take_slots(nodes_, reply, from, tables_ + 1);
     if (home == nullptr) return false;
     ++tables_;
-    ClusterNode* any = nullptr;
-    std::bitset<hash_slots> served;
-    (void)for_each_range(reply, [&](const SlotRange& range) {
-        ClusterNode& node = *node_of(range);
-        node.listed.store(tables_, std::memory_order_relaxed);
-        any = &node;
-        for (std::uint32_t slot = range.first; slot <= range.last; ++slot) {
-            nodes_.set_owner(static_cast<std::uint16_t>(slot), node);
-            served.set(slot);
-        }
-        return true;
-    });
-    for (std::uint32_t slot = 0; slot < hash_slots; ++slot) {
-        if (!served[slot]) nodes_.clear_owner(static_cast<std::uint16_t>(slot));
-    }
-    const bool has_slots = home->listed.load(std::memory_order_relaxed) == tables_;
-    if (!has_slots && any != nullptr) home = any;
     dialect_.reset();
     home_.store(home, std::memory_order_release);
     return true;
