@@ -113,7 +113,7 @@ TEST_F(ScheduleTest, AFullBatchTakesNothingAlong) {
 TEST_F(ScheduleTest, AThousandLeasesHoweverTheyCameTravelInFullBatches) {
     std::vector<RenewalNode> nodes(1024);
     for (std::size_t i = 0; i < nodes.size(); ++i) { // evenly, over a whole period of 1 s
-        const Deadline due = zero + i * 1s / nodes.size();
+        const Deadline due = zero + i * std::chrono::nanoseconds{1s} / nodes.size();
         add(nodes[i], 3s, due, due + 2s);
     }
     std::size_t writes = 0;
