@@ -84,19 +84,19 @@ TEST_F(ScheduleTest, ABatchHasSixtyFourAtMost) {
 }
 
 TEST_F(ScheduleTest, ABatchIsFilledWithWhatIsDueSoon) {
-    std::vector<RenewalNode> nodes(100); // one every 2 ms; a tenth of their period is 100 ms
+    std::vector<RenewalNode> nodes(100); // one every 5 ms; a quarter of their period is 250 ms
     for (std::size_t i = 0; i < nodes.size(); ++i) {
-        const Deadline due = zero + std::chrono::milliseconds{2 * i};
+        const Deadline due = zero + std::chrono::milliseconds{5 * i};
         add(nodes[i], 3s, due, due + 2s);
     }
     const auto first = take(zero);
     ASSERT_EQ(first.size(), 51U);
     EXPECT_EQ(first.front(), &nodes.front());
-    EXPECT_EQ(first.back(), &nodes[50]) << "due 100 ms later";
-    EXPECT_EQ(schedule.next_batch(), zero + 102ms);
+    EXPECT_EQ(first.back(), &nodes[50]) << "due 250 ms later";
+    EXPECT_EQ(schedule.next_batch(), zero + 255ms);
     // together from now on
     for (RenewalNode* const node : first) schedule.renewed(*node, zero, zero + 3s);
-    EXPECT_EQ(take(zero + 102ms).size(), 49U);
+    EXPECT_EQ(take(zero + 255ms).size(), 49U);
     EXPECT_EQ(take(zero + 1s).size(), 51U);
 }
 

@@ -231,10 +231,10 @@ public:
 
 private:
     /// How much earlier than it is due a lease may be renewed. A batch that goes out anyway is filled with
-    /// what is due within a tenth of its period: leases that are taken along once stay together, and a
+    /// what is due within a quarter of its period: leases that are taken along once stay together, and a
     /// thousand of them, however they came, soon travel in full batches.
     [[nodiscard]] std::chrono::nanoseconds head_start(const RenewalNode& node) const noexcept {
-        return node.period() / (ready_.size() < batch_limit ? 10 : 100);
+        return node.period() / (ready_.size() < batch_limit ? 4 : 100);
     }
 
     /// For an answer that nobody has timed yet.
