@@ -168,7 +168,7 @@ void renewals(const std::string& url, long leases, long count) {
     Renewer<Counted> renewer{wire};
     Locks locks;
     keep_many(redis, renewer, locks, leases);
-    const auto before = await_renewals(wire, 8 * leases); // until they have come together
+    const auto before = await_renewals(wire, 4 * leases); // until they have come together
     const auto after = await_renewals(wire, before.commands + count);
     print("renewals", static_cast<double>(after.commands - before.commands));
     print("writes", static_cast<double>(after.calls - before.calls));
