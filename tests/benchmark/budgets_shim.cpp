@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Counts the socket calls of a program, where strace is not permitted: LD_PRELOAD=... LEASELOCK_CALLS=FILE
-// writes them to the file at exit, in the words of `strace -c`.
+// Counts the system calls of a cycle, those that it is known to make, where strace is not permitted:
+// LD_PRELOAD=... LEASELOCK_CALLS=FILE writes them to the file at exit, in the words of `strace -c`.
 #include <dlfcn.h>
 #include <poll.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -22,13 +23,14 @@ Counter sends{"sendto"};
 Counter receives{"recvfrom"};
 Counter polls{"poll"};
 Counter ppolls{"ppoll"};
+Counter randoms{"getrandom"};
 
 struct AtExit {
     ~AtExit() {
         const char* const path = std::getenv("LEASELOCK_CALLS");
         std::FILE* const file = path != nullptr ? std::fopen(path, "we") : nullptr;
         if (file == nullptr) return;
-        for (const Counter* counter : {&sends, &receives, &polls, &ppolls})
+        for (const Counter* counter : {&sends, &receives, &polls, &ppolls, &randoms})
             std::fprintf(file, "0 0 0 %ld %s\n", counter->calls.load(), counter->name);
         (void)std::fclose(file);
     }
@@ -63,5 +65,10 @@ int ppoll(pollfd* set, nfds_t size, const timespec* timeout, const sigset_t* mas
     ++ppolls.calls;
     static auto* const real = next(&ppoll, "ppoll");
     return real(set, size, timeout, mask);
+}
+ssize_t getrandom(void* bytes, std::size_t size, unsigned flags) {
+    ++randoms.calls;
+    static auto* const real = next(&getrandom, "getrandom");
+    return real(bytes, size, flags);
 }
 }
