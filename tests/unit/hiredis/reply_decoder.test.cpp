@@ -229,6 +229,24 @@ TEST(ReplyDecoder, KeepsTheOrderOfWhatItKnowsAndWhatHiredisParses) {
     }
 }
 
+TEST(ReplyDecoder, TakesWhatItKnowsForAReplyOnlyWhereOneBegins) {
+    detail::ReplyDecoder decoder;
+    ASSERT_TRUE(decoder.open());
+    Reply reply;
+    feed(decoder, "$5\r\n"); // a bulk string, cut in front of what looks like a reply
+    ASSERT_EQ(decoder.next(reply), Step::incomplete);
+    feed(decoder, "+OK\r\n");
+    ASSERT_EQ(decoder.next(reply), Step::incomplete);
+    feed(decoder, "\r\n:0\r\n");
+    feed(decoder, ":1\r\n"); // behind one that nobody has taken yet
+    for (const Answered& expected : {Answered{Reply::string, 0, "+OK\r\n"},
+                                     Answered{Reply::integer, 0}, Answered{Reply::integer, 1}}) {
+        ASSERT_EQ(decoder.next(reply), Step::decoded);
+        EXPECT_EQ(seen(reply), expected);
+    }
+    EXPECT_TRUE(decoder.is_drained());
+}
+
 /// A reply without an end is given up long before it fills the memory, whatever length it claims.
 TEST(ReplyDecoder, N12_BoundsWhatItHolds) {
     for (const std::string_view head :
