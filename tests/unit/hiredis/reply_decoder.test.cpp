@@ -239,8 +239,9 @@ TEST(ReplyDecoder, TakesWhatItKnowsForAReplyOnlyWhereOneBegins) {
     ASSERT_EQ(decoder.next(reply), Step::incomplete);
     feed(decoder, "\r\n:0\r\n");
     feed(decoder, ":1\r\n"); // behind one that nobody has taken yet
-    for (const Answered& expected : {Answered{Reply::string, 0, "+OK\r\n"},
-                                     Answered{Reply::integer, 0}, Answered{Reply::integer, 1}}) {
+    for (const Answered& expected :
+         {Answered{Reply::string, 0, "+OK\r\n"}, Answered{Reply::integer, 0, ""},
+          Answered{Reply::integer, 1, ""}}) {
         ASSERT_EQ(decoder.next(reply), Step::decoded);
         EXPECT_EQ(seen(reply), expected);
     }
