@@ -195,8 +195,8 @@ private:
     }
 
     redisReader* reader_ = nullptr;
-    std::array<char, 512> room_; ///< more than the replies to a batch of renewals
-    std::string_view unread_;    ///< in it: what hiredis has not been fed, while it holds nothing
+    std::array<char, 512> room_{}; ///< more than the replies to a batch of renewals
+    std::string_view unread_;      ///< in it: what hiredis has not been fed, while it holds nothing
     Reply* target_ = nullptr;
     const char* refused_ = nullptr;
 };
