@@ -286,7 +286,14 @@ TEST_CASE("HiredisConnection: the socket's options") {
     CHECK(value != 0);
     REQUIRE(getsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &value, &size) == 0);
     CHECK(value != 0);
-    CHECK((fcntl(socket, F_GETFL) & O_NONBLOCK) != 0);
+    // a receive may wait, but not for long
+    timeval limit{};
+    size = sizeof limit;
+    CHECK((fcntl(socket, F_GETFL) & O_NONBLOCK) == 0);
+    REQUIRE(getsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, &size) == 0);
+    CHECK(limit.tv_sec == 0);
+    CHECK(limit.tv_usec >= 100'000);
+    CHECK(limit.tv_usec <= 120'000); // rounded up to ticks of the kernel's
     CHECK((fcntl(socket, F_GETFD) & FD_CLOEXEC) != 0);
 }
 

@@ -36,8 +36,8 @@ inline namespace LEASELOCK_ABI {
 /// database that the caller chose. It is used as it is, and never closed or connected anew.
 ///
 /// Before a call it has to be idle: no error, nothing half sent or half read, nothing to be read. That
-/// is checked; a command of the caller's that is still unanswered does not show, and must not be. Its
-/// descriptor is made non-blocking for the call, and put back as it was behind it.
+/// is checked; a command of the caller's that is still unanswered does not show, and must not be.
+/// Whether its descriptor blocks makes no difference, and is left as it is.
 ///
 /// After a timeout, an I/O or a protocol error the context is poisoned: a late reply may still come,
 /// so its `err` is set, hiredis refuses every further command on it, and every further call here is
@@ -73,27 +73,6 @@ public:
     }
 
 private:
-    /// Makes the context's descriptor non-blocking for one call.
-    class NonBlocking {
-    public:
-        explicit NonBlocking(int descriptor) noexcept
-            : descriptor_(descriptor), flags_(::fcntl(descriptor, F_GETFL)) {
-            if (changes()) (void)::fcntl(descriptor_, F_SETFL, flags_ | O_NONBLOCK);
-        }
-        NonBlocking(const NonBlocking&) = delete;
-        NonBlocking& operator=(const NonBlocking&) = delete;
-        ~NonBlocking() {
-            if (changes()) (void)::fcntl(descriptor_, F_SETFL, flags_);
-        }
-
-    private:
-        [[nodiscard]] bool changes() const noexcept {
-            return flags_ >= 0 && (flags_ & O_NONBLOCK) == 0;
-        }
-        int descriptor_;
-        int flags_;
-    };
-
     /// @return none, or why the context cannot be used
     [[nodiscard]] std::string_view find_obstacle() const noexcept;
     [[nodiscard]] detail::Progress run(std::span<Reply> replies, Deadline by,
@@ -142,7 +121,6 @@ inline void BorrowedHiredisConnection::call(std::span<const Command> commands,
     }
     reading_ = true;
     detail::Failure failure;
-    const NonBlocking for_now{context_.fd};
     if (run(replies, by, failure) == detail::Progress::failed) {
         exchange_.give_up(labelled(failure), replies);
         poison(failure);

@@ -71,18 +71,12 @@ public:
     }
 
     /// Sends all commands at once and takes one reply each. See `Connection`.
-    void call(std::span<const Command> commands, std::span<Reply> replies, Deadline by) noexcept {
-        start(commands, by);
-        while (!finish(replies)) {
-            if (phase_ != Phase::idle && !is_due()) {
-                pollfd alone = interest();
-                detail::wait_ready({&alone, 1}, wake(), runtime_);
-            }
-        }
-    }
+    void call(std::span<const Command> commands, std::span<Reply> replies, Deadline by) noexcept;
 
     /// Begins a call, without waiting; a call that is under way is given up. See `SplitConnection`.
-    void start(std::span<const Command> commands, Deadline by) noexcept;
+    void start(std::span<const Command> commands, Deadline by) noexcept {
+        (void)begin(commands, by); // `finish` says whether
+    }
 
     /// Goes on with the call as far as possible. Hand over the same replies each time: those that have
     /// come are in place already.
@@ -109,14 +103,25 @@ private:
         failed,     ///< it has failed, and its verdicts wait to be fetched
     };
 
-    /// `finish`, in the process that started the call.
-    [[nodiscard]] bool proceed(std::span<Reply> replies) noexcept;
+    /// @return false: a call of another thread's is under way
+    [[nodiscard]] bool begin(std::span<const Command> commands, Deadline by) noexcept;
+    /// Waits for what the call under way needs next.
+    /// @return false where the next receive is to do that, which is one system call less
+    [[nodiscard]] bool wait() noexcept;
+    /// Goes on with the call. @param waited else it waits in the receive
+    /// @return whether it has ended
+    [[nodiscard]] bool proceed(std::span<Reply> replies, bool waited) noexcept;
     void connect() noexcept;
     /// @return whether all replies are in place
-    [[nodiscard]] bool advance(std::span<Reply> replies) noexcept;
+    [[nodiscard]] bool advance(std::span<Reply> replies, bool waited) noexcept;
+    /// Gives the call up in a child that was forked off in the middle of it.
+    void notice_fork() noexcept;
     void fail(const detail::Failure& failure) noexcept;
     void fail_here(std::error_code cause, std::string_view text = {}) noexcept;
     void give_verdicts(std::span<Reply> replies) noexcept;
+    static void refuse(std::span<Reply> replies) noexcept {
+        for (Reply& reply : replies) reply.set_unsent(make_error_code(errc::in_use));
+    }
     void leave_to_parent() noexcept;
 
     [[nodiscard]] pollfd interest() const noexcept {
@@ -145,19 +150,26 @@ private:
     Dialect dialect_;
 };
 
-inline void HiredisConnection::start(std::span<const Command> commands, Deadline by) noexcept {
+inline void HiredisConnection::call(std::span<const Command> commands, std::span<Reply> replies,
+                                    Deadline by) noexcept {
+    if (!begin(commands, by)) return refuse(replies);
+    while (!proceed(replies, wait())) notice_fork(); // a signal handler's
+    occupancy_.leave();
+}
+
+inline bool HiredisConnection::begin(std::span<const Command> commands, Deadline by) noexcept {
     if (runtime_.process() != process_) leave_to_parent();
-    if (!occupancy_.enter(runtime_, by)) return; // `finish` says so
-    if (phase_ != Phase::idle) stream_.close();  // its replies would answer this call
+    if (!occupancy_.enter(runtime_, by)) return false;
+    if (phase_ != Phase::idle) stream_.close(); // its replies would answer this call
     by_ = by;
     phase_ = Phase::exchanging;
     if (!exchange_.prepare(commands)) {
         fail_here(std::make_error_code(std::errc::not_enough_memory));
-        return;
+        return true;
     }
     if (commands.empty()) {
         phase_ = Phase::idle;
-        return;
+        return true;
     }
     // A reply too many, or the end of the stream, has to show before anything is sent on it: what the
     // kernel takes for a closed stream would be unknown for ever.
@@ -167,25 +179,40 @@ inline void HiredisConnection::start(std::span<const Command> commands, Deadline
     } else {
         connect();
     }
+    return true;
 }
 
 inline bool HiredisConnection::finish(std::span<Reply> replies) noexcept {
     if (!occupancy_.is_mine()) {
-        for (Reply& reply : replies) reply.set_unsent(make_error_code(errc::in_use));
+        refuse(replies);
         return true;
     }
-    if (phase_ != Phase::idle && phase_ != Phase::failed && runtime_.process() != process_) {
-        leave_to_parent();
-        fail_here(make_error_code(errc::other_process));
-    }
-    if (!proceed(replies)) return false;
+    notice_fork();
+    if (!proceed(replies, true)) return false;
     occupancy_.leave();
     return true;
 }
 
-inline bool HiredisConnection::proceed(std::span<Reply> replies) noexcept {
+inline void HiredisConnection::notice_fork() noexcept {
+    if (phase_ == Phase::idle || phase_ == Phase::failed || runtime_.process() == process_) return;
+    leave_to_parent();
+    fail_here(make_error_code(errc::other_process));
+}
+
+inline bool HiredisConnection::wait() noexcept {
+    if (phase_ == Phase::idle || is_due()) return true;
+    if (phase_ == Phase::exchanging && stream_.waits() && exchange_.waits_for_reply() &&
+        detail::is_patient(runtime_.now(), by_)) {
+        return false;
+    }
+    pollfd alone = interest();
+    detail::wait_ready({&alone, 1}, wake(), runtime_);
+    return true;
+}
+
+inline bool HiredisConnection::proceed(std::span<Reply> replies, bool waited) noexcept {
     if (phase_ == Phase::idle) return true;
-    if (phase_ != Phase::failed && advance(replies)) {
+    if (phase_ != Phase::failed && advance(replies, waited)) {
         phase_ = Phase::idle;
         return true;
     }
@@ -198,7 +225,7 @@ inline bool HiredisConnection::proceed(std::span<Reply> replies) noexcept {
     return true;
 }
 
-inline bool HiredisConnection::advance(std::span<Reply> replies) noexcept {
+inline bool HiredisConnection::advance(std::span<Reply> replies, bool waited) noexcept {
     if (phase_ == Phase::connecting) {
         switch (connector_.advance(stream_)) {
         case detail::Progress::waiting: return false;
@@ -206,11 +233,12 @@ inline bool HiredisConnection::advance(std::span<Reply> replies) noexcept {
         case detail::Progress::done: break;
         }
         dialect_.reset();
+        stream_.socket.let_wait();
         phase_ = Phase::exchanging;
         exchange_.send(stream_);
         return false;
     }
-    switch (exchange_.advance(stream_, replies)) {
+    switch (exchange_.advance(stream_, replies, !waited)) {
     case detail::Progress::waiting: return false;
     case detail::Progress::failed:
         fail_here(exchange_.failure().cause, exchange_.failure().text.view());

@@ -17,8 +17,9 @@
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
 
-/// Keeps leases while their holders work: renews each every third of its ttl, and sets its stop token
-/// when it is lost, at its deadline at the latest.
+/// Keeps leases while their holders work: renews each every third of its ttl, or a little earlier where
+/// a write goes out for others anyway, and sets its stop token when it is lost, at its deadline at the
+/// latest.
 ///
 /// One renewer serves one lease or a hundred thousand, over one connection: one of its own, or one
 /// that may be shared by threads. It has two threads from the first `keep` on, one that renews and one

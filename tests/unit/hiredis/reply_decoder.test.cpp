@@ -191,6 +191,70 @@ TEST(ReplyDecoder, KeepsTheRepliesBeforeTheGarbage) {
     EXPECT_EQ(reply.kind, Reply::integer);
 }
 
+/// What is known byte for byte is taken ahead of hiredis: in the order in which it came all the same.
+TEST(ReplyDecoder, KeepsTheOrderOfWhatItKnowsAndWhatHiredisParses) {
+    const std::string_view usual[] = {"+OK\r\n", ":1\r\n", "$-1\r\n"};
+    const std::string_view others[] = {":0\r\n", ":10\r\n", "+OKAY\r\n", "$2\r\nOK\r\n", "-OK\r\n"};
+    std::string stream;
+    std::vector<Answered> expected;
+    const auto add = [&](std::string_view bytes) {
+        detail::ReplyDecoder alone;
+        ASSERT_TRUE(alone.open());
+        Reply reply;
+        for (const char& byte : bytes) alone.feed({&byte, 1}); // nothing is known byte by byte
+        ASSERT_EQ(alone.next(reply), Step::decoded) << bytes;
+        stream += bytes;
+        expected.push_back(seen(reply));
+    };
+    while (stream.size() < 3'000) { // past what is held back from hiredis
+        for (const std::string_view other : others) {
+            for (const std::string_view one : usual) add(one);
+            add(other);
+        }
+    }
+    for (const std::size_t piece : {1U, 2U, 5U, 7U, 64U, 511U, 512U, 513U, 2048U, 4096U}) {
+        detail::ReplyDecoder decoder;
+        ASSERT_TRUE(decoder.open());
+        Reply reply;
+        std::size_t count = 0;
+        for (std::size_t at = 0; at < stream.size(); at += piece) {
+            feed(decoder, std::string_view{stream}.substr(at, piece));
+            while (decoder.next(reply) == Step::decoded) {
+                ASSERT_LT(count, expected.size());
+                ASSERT_EQ(seen(reply), expected[count++]) << "in pieces of " << piece;
+            }
+        }
+        ASSERT_EQ(count, expected.size()) << "in pieces of " << piece;
+        ASSERT_TRUE(decoder.is_drained());
+    }
+}
+
+TEST(ReplyDecoder, TakesWhatItKnowsForAReplyOnlyWhereOneBegins) {
+    detail::ReplyDecoder decoder;
+    ASSERT_TRUE(decoder.open());
+    Reply reply;
+    feed(decoder, "$5\r\n"); // a bulk string, cut in front of what looks like a reply
+    ASSERT_EQ(decoder.next(reply), Step::incomplete);
+    feed(decoder, "+OK\r\n");
+    ASSERT_EQ(decoder.next(reply), Step::incomplete);
+    feed(decoder, "\r\n:0\r\n");
+    feed(decoder, ":1\r\n"); // behind one that nobody has taken yet
+    for (const Answered& expected :
+         {Answered{Reply::string, 0, "+OK\r\n"}, Answered{Reply::integer, 0, ""},
+          Answered{Reply::integer, 1, ""}}) {
+        ASSERT_EQ(decoder.next(reply), Step::decoded);
+        EXPECT_EQ(seen(reply), expected);
+    }
+    EXPECT_TRUE(decoder.is_drained());
+
+    feed(decoder, "+"); // hiredis has taken it, and holds nothing more
+    ASSERT_EQ(decoder.next(reply), Step::incomplete);
+    EXPECT_FALSE(decoder.is_drained());
+    feed(decoder, ":1\r\n");
+    ASSERT_EQ(decoder.next(reply), Step::decoded);
+    EXPECT_EQ(seen(reply), (Answered{Reply::status, 0, ":1"}));
+}
+
 /// A reply without an end is given up long before it fills the memory, whatever length it claims.
 TEST(ReplyDecoder, N12_BoundsWhatItHolds) {
     for (const std::string_view head :

@@ -83,6 +83,52 @@ TEST_F(ScheduleTest, ABatchHasSixtyFourAtMost) {
     EXPECT_EQ(take(zero).size(), 36U);
 }
 
+TEST_F(ScheduleTest, ABatchIsFilledWithWhatIsDueSoon) {
+    std::vector<RenewalNode> nodes(100); // one every 5 ms; a quarter of their period is 250 ms
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+        const Deadline due = zero + std::chrono::milliseconds{5 * i};
+        add(nodes[i], 3s, due, due + 2s);
+    }
+    const auto first = take(zero);
+    ASSERT_EQ(first.size(), 51U);
+    EXPECT_EQ(first.front(), &nodes.front());
+    EXPECT_EQ(first.back(), &nodes[50]) << "due 250 ms later";
+    EXPECT_EQ(schedule.next_batch(), zero + 255ms);
+    // together from now on
+    for (RenewalNode* const node : first) schedule.renewed(*node, zero, zero + 3s);
+    EXPECT_EQ(take(zero + 255ms).size(), 49U);
+    EXPECT_EQ(take(zero + 1s).size(), 51U);
+}
+
+TEST_F(ScheduleTest, AFullBatchTakesNothingAlong) {
+    std::vector<RenewalNode> nodes(200);
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+        const Deadline due = zero + std::chrono::microseconds{i < 64 ? 0 : 200 * i};
+        add(nodes[i], 3s, due, due + 2s); // a hundredth of their period is 10 ms
+    }
+    EXPECT_EQ(take(zero).size(), 64U);
+    EXPECT_EQ(schedule.next_batch(), zero + 12800us);
+}
+
+TEST_F(ScheduleTest, AThousandLeasesHoweverTheyCameTravelInFullBatches) {
+    std::vector<RenewalNode> nodes(1024);
+    for (std::size_t i = 0; i < nodes.size(); ++i) { // evenly, over a whole period of 1 s
+        const Deadline due = zero + i * std::chrono::nanoseconds{1s} / nodes.size();
+        add(nodes[i], 3s, due, due + 2s);
+    }
+    std::size_t writes = 0;
+    std::size_t renewals = 0;
+    for (Deadline now = zero; now < zero + 10s; now = std::max(now, schedule.next_batch())) {
+        const auto batch = take(now);
+        for (RenewalNode* const node : batch) schedule.renewed(*node, now, now + 3s);
+        if (now < zero + 2s) continue; // until they have come together
+        ++writes;
+        renewals += batch.size();
+    }
+    EXPECT_GE(renewals, 8 * nodes.size());
+    EXPECT_LE(writes * RenewalSchedule::batch_limit, renewals);
+}
+
 TEST_F(ScheduleTest, AHangingBatchLeavesEveryLeaseOneMoreTry) {
     RenewalNode slow{};
     RenewalNode quick{};

@@ -63,9 +63,11 @@ public:
 
     /// Sends and receives what can be. Replies that have come are in place, whatever it returns; hand
     /// over the same replies each time.
-    [[nodiscard]] Progress advance(Stream& stream, std::span<Reply> replies) noexcept {
+    /// @param wait for something to come, see `Stream::receive_waiting`; only where `waits_for_reply`
+    [[nodiscard]] Progress advance(Stream& stream, std::span<Reply> replies,
+                                   bool wait = false) noexcept {
         if (!broken_ && sent_ < out_.size()) send(stream);
-        const Progress progress = receive(stream, replies);
+        const Progress progress = receive(stream, replies, wait);
         return broken_ && progress == Progress::waiting ? Progress::failed : progress;
     }
 
@@ -79,6 +81,8 @@ public:
         abandoned_ = true;
     }
     [[nodiscard]] bool is_broken() const noexcept { return broken_; }
+    /// Whether all is sent, and nothing left to do before something comes.
+    [[nodiscard]] bool waits_for_reply() const noexcept { return sent_ == out_.size() && !broken_; }
     [[nodiscard]] std::size_t answered() const noexcept { return answered_; }
     /// Whether one of the answers proves that the server is no master, or may not be one any more.
     [[nodiscard]] bool from_replica() const noexcept { return from_replica_; }
@@ -112,11 +116,11 @@ public:
     }
 
 private:
-    [[nodiscard]] Progress receive(Stream& stream, std::span<Reply> replies) noexcept {
+    [[nodiscard]] Progress receive(Stream& stream, std::span<Reply> replies, bool wait) noexcept {
         // Not set: the kernel does it. It fits the reader's buffer, see ReplyDecoder::grow_buffer.
         std::array<char, 2048> chunk; // NOLINT(cppcoreguidelines-pro-type-member-init)
-        for (;;) {
-            const Io io = stream.receive(chunk);
+        for (;; wait = false) {
+            const Io io = wait ? stream.receive_waiting(chunk) : stream.receive(chunk);
             if (io.state == IoState::again) return Progress::waiting;
             if (io.state != IoState::moved) {
                 if (turned_away_ && answered_ == 1) {

@@ -248,7 +248,10 @@ inline void Multiplexer::connect(Deadline by, Deadline now, Guarded& lock) noexc
     if (progress == Progress::waiting) return;
     connecting_ = false;
     shared_->begin(connector_.label());
-    if (progress == Progress::done) return dialect_.reset();
+    if (progress == Progress::done) {
+        shared_->stream().socket.let_wait();
+        return dialect_.reset();
+    }
     shared_->stream().close();
     if (stale) return; // one that was left behind is no reason to fail now
     const Failure& why = connector_.failure();
@@ -264,13 +267,18 @@ inline void Multiplexer::exchange(Deadline by, Deadline now, Guarded& lock) noex
     if (shared_->slots().is_idle()) return; // there is nothing to wait for
     const bool due = shared_->is_due(now);
     const Deadline until = std::min(by, shared_->fall_at());
+    const bool patient = !due && shared_->is_patient(now, until);
     pollfd alone = shared_->interest();
     let_others_in(lock);
-    if (!due) wait_ready({&alone, 1}, until, runtime_);
     // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): see its type
     SharedStream::Chunk chunk;
     Failure failed;
-    const Io io = shared_->receive(chunk, failed);
+    Io io;
+    if (patient) io = shared_->receive_waiting(chunk, failed);
+    if (io.state == IoState::again) {
+        if (!due) wait_ready({&alone, 1}, until, runtime_);
+        io = shared_->receive(chunk, failed);
+    }
     lock.lock();
     shared_->absorb(io, chunk, failed, now);
 }

@@ -4,9 +4,9 @@
 #include <leaselock/core/config.hpp>
 #include <leaselock/redis/command.hpp>
 
-#include <bit>
+#include <array>
+#include <charconv>
 #include <cstddef>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <span>
@@ -160,33 +160,27 @@ private:
     }
 
     static char* put_number(char* to, char mark, std::size_t value) noexcept {
-        // Nearly every word has one or two digits: mark, digits, CR and LF in one store, which may
-        // write more than it keeps. There is room: see `longest_number`.
-        if (std::endian::native == std::endian::little && value < 100) {
-            const std::uint64_t tens = value / 10;
-            const std::uint64_t ones = value % 10;
-            const std::uint64_t digits =
-                tens == 0 ? 0x0a0d30U + ones : 0x0a0d3030U + tens + (ones << 8U);
-            const std::uint64_t bytes = (digits << 8U) | static_cast<unsigned char>(mark);
-            std::memcpy(to, &bytes, sizeof bytes);
-            return to + (tens == 0 ? 4 : 5);
-        }
         *to++ = mark;
-        if (value >= 10) to = put_leading_digits(to, value / 10);
-        *to++ = static_cast<char>('0' + value % 10);
-        return put_line_end(to);
+        if (value < short_lines.size()) {
+            const auto& line = short_lines[value];
+            std::memcpy(to, line.data(),
+                        line.size()); // one byte too many does no harm: there is room
+            return to + (value < 10 ? 3 : 4);
+        }
+        return put_line_end(std::to_chars(to, to + longest_number, value).ptr);
     }
 
-    static char* put_leading_digits(char* to, std::size_t value) noexcept {
-        if (value >= 10) { // words of 100 bytes and more are rare
-            std::size_t scale = 10;
-            while (value / scale >= 10) scale *= 10;
-            for (; scale >= 10; scale /= 10) *to++ = static_cast<char>('0' + value / scale % 10);
-            value %= 10;
+    /// The numbers of one or two digits, which nearly all are, with their line ends.
+    static constexpr auto short_lines = [] {
+        std::array<std::array<char, 4>, 100> lines{};
+        for (std::size_t n = 0; n < lines.size(); ++n) {
+            const auto tens = static_cast<char>('0' + n / 10);
+            const auto ones = static_cast<char>('0' + n % 10);
+            lines[n] =
+                n < 10 ? std::array{ones, '\r', '\n', '\0'} : std::array{tens, ones, '\r', '\n'};
         }
-        *to++ = static_cast<char>('0' + value);
-        return to;
-    }
+        return lines;
+    }();
 
     void skip_command(std::size_t& at) const noexcept {
         for (std::size_t words = take_number(at); words != 0; --words) {

@@ -31,7 +31,7 @@ namespace detail {
 
 /// The stream that calls share, and what goes over it. It never waits.
 ///
-/// Under its owner's mutex, but for `receive`; whatever touches the stream itself is the leader's.
+/// Under its owner's mutex, but for what receives; whatever touches the stream itself is the leader's.
 class SharedStream {
 public:
     // Not set: the kernel does it. It fits the reader's buffer, see ReplyDecoder::grow_buffer.
@@ -77,12 +77,15 @@ public:
     /// Whether the last read may have left something.
     [[nodiscard]] bool may_have_more() const noexcept { return more_; }
     [[nodiscard]] pollfd interest() const noexcept { return stream_.interest(slots_.has_output()); }
+    /// Whether a receive may wait, which is one system call less than to poll first.
+    [[nodiscard]] bool is_patient(Deadline now, Deadline until) const noexcept {
+        return stream_.waits() && !slots_.has_output() && detail::is_patient(now, until);
+    }
     [[nodiscard]] Io receive(Chunk& chunk, Failure& failed) noexcept {
-        const Io io = stream_.receive(chunk);
-        if (io.state != IoState::moved && io.state != IoState::again) {
-            failed = stream_.failure(io.state);
-        }
-        return io;
+        return told(stream_.receive(chunk), failed);
+    }
+    [[nodiscard]] Io receive_waiting(Chunk& chunk, Failure& failed) noexcept {
+        return told(stream_.receive_waiting(chunk), failed);
     }
     /// Takes in what `receive` gave. @param now from before it
     void absorb(const Io& io, const Chunk& chunk, const Failure& failed, Deadline now) noexcept;
@@ -95,6 +98,12 @@ public:
     }
 
 private:
+    [[nodiscard]] Io told(Io io, Failure& failed) const noexcept {
+        if (io.state != IoState::moved && io.state != IoState::again) {
+            failed = stream_.failure(io.state);
+        }
+        return io;
+    }
     [[nodiscard]] bool is_writable(Deadline now) noexcept;
     void send() noexcept;
     [[nodiscard]] bool decode() noexcept;

@@ -2,14 +2,17 @@
 // SPDX-License-Identifier: MIT
 
 #include <leaselock/core/config.hpp>
+#include <leaselock/core/deadline.hpp>
 #include <leaselock/core/lease_clock.hpp>
 #include <leaselock/core/runtime.hpp>
 #include <leaselock/hiredis/detail/address.hpp>
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,7 +27,7 @@
 #include <system_error>
 #include <utility>
 
-/// Sockets that never block, and the one place where waiting is done.
+/// Sockets, and the two ways in which they are waited for: poll, and a receive with a time limit.
 ///
 /// hiredis cannot do it: its timeouts count per read, start anew after each signal, are lost on
 /// reconnect; its writes raise SIGPIPE and its descriptors survive exec. Source: design, "The connection".
@@ -36,17 +39,26 @@ namespace detail {
     return {errno, std::system_category()};
 }
 
-/// Owns a non-blocking socket that exec closes. Closing writes nothing and shuts nothing down, so that
+/// How long a receive waits at most, give or take a tick of the kernel's clock.
+inline constexpr std::chrono::milliseconds receive_limit{100};
+/// Whether a receive may wait where all has to be over by `by`.
+[[nodiscard]] inline bool is_patient(Deadline now, Deadline by) noexcept {
+    return later(now, 2 * receive_limit) < by;
+}
+
+/// Owns a socket that exec closes. Closing writes nothing and shuts nothing down, so that
 /// a forked child may do it.
 class Socket {
 public:
     Socket() noexcept = default;
     explicit Socket(int descriptor) noexcept : descriptor_(descriptor) {}
-    Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+    Socket(Socket&& other) noexcept
+        : descriptor_(std::exchange(other.descriptor_, -1)), waits_(other.waits_) {}
     Socket& operator=(Socket&& other) noexcept {
         if (this != &other) {
             close();
             descriptor_ = std::exchange(other.descriptor_, -1);
+            waits_ = other.waits_;
         }
         return *this;
     }
@@ -54,6 +66,14 @@ public:
 
     [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
     [[nodiscard]] bool is_open() const noexcept { return descriptor_ >= 0; }
+    /// Lets `receive_waiting` wait, but never for long.
+    void let_wait() noexcept {
+        const timeval limit{0, std::chrono::microseconds{receive_limit}.count()};
+        const int flags = ::fcntl(descriptor_, F_GETFL);
+        waits_ = ::setsockopt(descriptor_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0 &&
+                 flags >= 0 && ::fcntl(descriptor_, F_SETFL, flags & ~O_NONBLOCK) == 0;
+    }
+    [[nodiscard]] bool waits() const noexcept { return waits_; }
     /// Lets go of the descriptor, which stays open.
     int release() noexcept { return std::exchange(descriptor_, -1); }
     void close() noexcept {
@@ -63,6 +83,7 @@ public:
 
 private:
     int descriptor_ = -1;
+    bool waits_ = false;
 };
 
 inline void set_option(int socket, int level, int name, int value) noexcept {
@@ -142,26 +163,40 @@ struct Io {
 /// Hands to the kernel what it takes at once; a broken connection is an error here, not a SIGPIPE.
 [[nodiscard]] inline Io send_some(int socket, std::string_view bytes) noexcept {
     for (;;) {
-        const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+        const ssize_t sent =
+            ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent >= 0) return {IoState::moved, static_cast<std::size_t>(sent)};
         if (errno != EINTR) return io_failure();
     }
 }
 
-[[nodiscard]] inline Io receive_some(int socket, std::span<char> room, int flags = 0) noexcept {
+[[nodiscard]] inline Io received(ssize_t got) noexcept {
+    if (got > 0) return {IoState::moved, static_cast<std::size_t>(got)};
+    return got == 0 ? Io{IoState::end} : io_failure();
+}
+/// Takes what has come.
+[[nodiscard]] inline Io receive_some(int socket, std::span<char> room) noexcept {
     for (;;) {
-        const ssize_t got = ::recv(socket, room.data(), room.size(), flags);
-        if (got > 0) return {IoState::moved, static_cast<std::size_t>(got)};
-        if (got == 0) return {IoState::end};
-        if (errno != EINTR) return io_failure();
+        const ssize_t got = ::recv(socket, room.data(), room.size(), MSG_DONTWAIT);
+        if (got >= 0 || errno != EINTR) return received(got);
     }
+}
+/// The same, and waits for something to come: for `receive_limit` at most, and until a signal.
+/// One system call, where poll and receive_some are two.
+[[nodiscard]] inline Io receive_waiting(int socket, std::span<char> room) noexcept {
+    const ssize_t got = ::recv(socket, room.data(), room.size(), 0);
+    return got < 0 && errno == EINTR ? Io{} : received(got);
 }
 
 /// True when nothing has come on a stream that should be silent: neither bytes, nor its end, nor an
-/// error. One system call.
+/// error. One system call, which takes no lock of the socket's.
 [[nodiscard]] inline bool is_silent(int socket) noexcept {
-    char byte = 0;
-    return receive_some(socket, {&byte, 1}, MSG_PEEK | MSG_DONTWAIT).state == IoState::again;
+    pollfd alone{socket, POLLIN, 0};
+    int ready = 0;
+    do {
+        ready = ::poll(&alone, 1, 0);
+    } while (ready < 0 && errno == EINTR);
+    return ready == 0;
 }
 
 /// Waits until something happens to one of `set`, or until `by` has passed on the runtime's clock.

@@ -60,6 +60,11 @@ struct Stream {
     [[nodiscard]] Io receive(std::span<char> room) const noexcept {
         return secure ? secure->receive(room) : receive_some(socket.descriptor(), room);
     }
+    /// The same, and waits a while for something to come, if `waits`.
+    [[nodiscard]] Io receive_waiting(std::span<char> room) const noexcept {
+        return detail::receive_waiting(socket.descriptor(), room);
+    }
+    [[nodiscard]] bool waits() const noexcept { return !secure && socket.waits(); }
     /// Why the last send or receive failed or ended; asked right behind it.
     [[nodiscard]] Failure failure(IoState state) const noexcept {
         if (state == IoState::end) return {make_error_code(errc::connection_lost), {}};

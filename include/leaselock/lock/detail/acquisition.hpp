@@ -105,7 +105,8 @@ Outcome Acquisition<B>::acquire(Deadline start, Deadline until,
     Attempt attempt = Verbs<B>::acquire(backend_, record.dialect(), view_of(*record_),
                                         holder_left != nullptr, by);
     if (holder_left != nullptr) *holder_left = attempt.holder_left;
-    if (!RoutedConnection<B> && attempt.outcome.cause == errc::moved) {
+    if (!RoutedConnection<B> && attempt.outcome.answer == Answer::refused &&
+        attempt.outcome.cause == errc::moved) {
         attempt.outcome.text.append(" (a node of a cluster: that takes a ClusterConnection)");
     }
     return settle(attempt, end, until, stream_before);

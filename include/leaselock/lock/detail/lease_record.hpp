@@ -191,16 +191,16 @@ public:
 
     // of the renewer, under its mutex
 
+    LeaseRecord* next_signal = nullptr;
     Signal signal = Signal::none;
     bool signal_tells = false; ///< the observer has not heard of the loss
     std::uint8_t lane = 0;     ///< that renews it
-    LeaseRecord* next_signal = nullptr;
 
 private:
     LeaseRecord(Runtime& runtime, const Options& options, Flaw flaw) noexcept
-        : runtime_(runtime), observer_(options.observer), process_(runtime.process()),
-          wait_floor_ms_(clip(options.wait_floor)), wait_cap_ms_(clip(options.wait_cap)),
-          flaw_(flaw) {}
+        : wait_floor_ms_(clip(options.wait_floor)), wait_cap_ms_(clip(options.wait_cap)),
+          flaw_(flaw), runtime_(runtime), observer_(options.observer), process_(runtime.process()) {
+    }
     ~LeaseRecord() = default;
 
     static LeaseRecord* make(Runtime& runtime, std::string_view key, std::string_view owner,
@@ -248,11 +248,8 @@ private:
         return reinterpret_cast<const char*>(this + 1);
     }
 
-    LeaseTerm term_;
-    Runtime& runtime_;
-    Observer* observer_;
-    ProcessId process_;
-    std::stop_source stop_{std::nostopstate};
+    // The small ones first: they fill the line that the members above begin.
+    Dialect dialect_; ///< used where the connection has none of its own
     std::atomic<std::uint32_t> references_{1};
     std::int32_t wait_floor_ms_;
     std::int32_t wait_cap_ms_;
@@ -261,7 +258,11 @@ private:
     std::uint16_t fence_size_ = 0;
     std::uint8_t ttl_size_ = 0;
     Flaw flaw_;
-    Dialect dialect_; ///< used where the connection has none of its own
+    LeaseTerm term_;
+    Runtime& runtime_;
+    Observer* observer_;
+    ProcessId process_;
+    std::stop_source stop_{std::nostopstate};
 };
 
 } // namespace detail
