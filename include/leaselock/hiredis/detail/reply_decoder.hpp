@@ -78,6 +78,8 @@ public:
             return Step::decoded;
         }
         hand_over();
+        if (is_drained() && reader_->err == 0)
+            return Step::incomplete; // hiredis would begin a reply
         reader_->privdata = this;
         target_ = &reply;
         void* decoded = nullptr;
