@@ -68,6 +68,16 @@ TEST_CASE("N4 HiredisConnection: a lost request is unknown") { n4_request_lost(m
 TEST_CASE("N5 B52 HiredisConnection: a late reply answers nobody") {
     n5_late_reply_answers_nobody(make);
 }
+TEST_CASE(
+    "N5 B52 HiredisConnection: a reply that comes behind the next command is not its answer") {
+    const RedisServer server;
+    FaultProxy proxy{server.port()};
+    HiredisConnection c{proxy.url()};
+    REQUIRE(line_of(call(c, {"SET", "other", "theirs"})) == "+OK");
+    proxy.delay(200ms);
+    CHECK(line_of(call(c, {"SET", "k", "v"}, 100ms)) == "unknown"); // its reply: at 400 ms
+    CHECK(line_of(call(c, {"GET", "other"})) == "$theirs");
+}
 TEST_CASE("N9 HiredisConnection: one deadline for dripping replies") {
     n9_one_deadline_for_dripping_replies(make);
 }

@@ -263,6 +263,28 @@ TEST_F(LeaseLockTest, ThreeEndsOfAReleaseAreThreeAnswers) { // B16
     redis.come_up();
 }
 
+/// Looks at a guard whenever that sends something.
+struct Onlooker {
+    void call(std::span<const Command> commands, std::span<Reply> replies, Deadline by) noexcept {
+        if (guard != nullptr) owned.push_back(guard->owns_lock());
+        way.call(commands, replies, by);
+    }
+    friend Runtime& runtime_of(Onlooker& self) noexcept { return detail::find_runtime(self.way); }
+
+    MemoryConnection& way;
+    const LeaseLock<Onlooker>* guard = nullptr;
+    std::vector<bool> owned{};
+};
+
+TEST_F(LeaseLockTest, OwnershipHasEndedWhenTheReleaseGoesOut) {
+    Onlooker onlooker{redis};
+    LeaseLock<Onlooker> lock{onlooker, "k", 10s};
+    onlooker.guard = &lock;
+    ASSERT_TRUE(is(lock.renew(), Answer::yes));
+    ASSERT_TRUE(is(lock.unlock(), Answer::yes));
+    EXPECT_EQ(onlooker.owned, (std::vector<bool>{true, true, false, false})) << "EVALSHA, EVAL";
+}
+
 TEST_F(LeaseLockTest, OwnershipEndsAtTheStartOfUnlockWhateverComesOfIt) {
     LeaseLock lock{redis, "k", 10s};
     redis.next({.kind = Fault::refused});
@@ -368,6 +390,14 @@ TEST_F(LeaseLockTest, AnUnansweredAcquireIsNeverBelievedAndDeletedByItsToken) { 
     ASSERT_EQ(recorder.of(Verb::clean_up).size(), 1U);
     EXPECT_EQ(recorder.of(Verb::clean_up)[0].answer, Answer::yes);
     EXPECT_TRUE(is(lock.unlock(), Answer::unsent, errc::not_held)) << "nothing is left";
+}
+
+TEST_F(LeaseLockTest, OneWriteCleansUpAnsweredOrNot) { // N3, S7
+    LeaseLock lock{redis, "k", 10s, std::defer_lock};
+    redis.next({.kind = Fault::lost_reply});
+    redis.next({.kind = Fault::lost_reply}); // of the deletion
+    EXPECT_TRUE(is(lock.try_acquire(), Answer::unknown, errc::timed_out));
+    EXPECT_FALSE(server.get("k")) << "by a server that has never seen the script";
 }
 
 TEST_F(LeaseLockTest, AZeroFromTheCleanUpDoesNotMakeItCertain) { // N4

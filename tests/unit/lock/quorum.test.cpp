@@ -425,6 +425,16 @@ TEST_F(ThreeNodes, VotesOfTwoTriesAreNotAdded) {
     EXPECT_FALSE(lock.owns_lock());
 }
 
+TEST_F(ThreeNodes, ASilentNodeHasNoVoteThoughItSaidYesBefore) {
+    meet();
+    Guard lock = guard();
+    ASSERT_TRUE(is(lock.try_acquire(), Answer::yes));
+    ASSERT_TRUE(is(lock.unlock(), Answer::yes));
+    for (const std::size_t i : {0U, 2U}) node(i).next({Fault::lost_request});
+    EXPECT_FALSE(lock.try_acquire()); // node 1 alone
+    EXPECT_FALSE(lock.owns_lock());
+}
+
 TEST_F(ThreeNodes, AMajorityBehindTheDeadlineIsNoAcquisition) {
     meet();
     for (MemoryConnection& each : way.nodes) each.set_delay(0ms, 980ms);

@@ -246,6 +246,9 @@ TEST_F(ScheduleTest, AnyOrderOfComingAndGoingKeepsTheOrderOfDeadlines) {
                 draw(3) == 0 ? zero + std::chrono::milliseconds{draw(9'000)} : Deadline::max();
             add(*node, ttl, zero + std::chrono::milliseconds{draw(5'000)}, zero + ttl, hold);
             in.push_back(node);
+        } else if (!in.empty() && draw(2) == 0) { // its end turns out to be another
+            schedule.watch_until(*in[draw(in.size())],
+                                 zero + std::chrono::milliseconds{draw(20'000)});
         } else if (!in.empty()) {
             const std::size_t at = draw(in.size());
             schedule.remove(*in[at]);

@@ -95,6 +95,18 @@ TEST_F(RenewerTest, UnlockWaitsForNoRenewalAndTheNextLeaseIsNotTouchedByIt) {
     EXPECT_EQ(lock.loss(), Loss::none);
 }
 
+TEST_F(RenewerTest, TheObserverHearsOfNoRenewalBehindUnlock) {
+    LeaseLock lock{redis, "k", {.ttl = 3s, .observer = &recorder}};
+    renewer->keep(lock);
+    clock.settle();
+    wire.set_delay(100ms, 300ms);
+    clock.advance(1050ms); // a renewal is on its way
+    EXPECT_TRUE(is(lock.unlock(), Answer::yes));
+    const std::size_t heard = recorder.of(Verb::renew).size();
+    clock.advance(1s); // its answer comes
+    EXPECT_EQ(recorder.of(Verb::renew).size(), heard);
+}
+
 TEST_F(RenewerTest, TheRecordMovesWithTheGuard) {
     std::optional<Lock> first{std::in_place, redis, "k", 3s};
     renewer->keep(*first);
@@ -513,6 +525,18 @@ TEST_F(RenewerTest, ATokenIsSetHoweverTheLossIsFoundOut) {
     const std::stop_token lapsed = lock.stop_token();
     clock.suspend(lock.remaining());
     EXPECT_TRUE(lapsed.stop_requested());
+}
+
+TEST_F(RenewerTest, ALossIsToldOnceThoughTheGuardFindsItOut) {
+    LeaseLock lock{redis, "k", {.ttl = 3s, .observer = &recorder}};
+    renewer->keep(lock);
+    clock.settle();
+    const std::stop_token token = lock.stop_token();
+    server.set("k", "somebody", 60s);
+    EXPECT_TRUE(is(lock.renew(), Answer::no, errc::taken));
+    clock.advance(5s);
+    EXPECT_TRUE(token.stop_requested());
+    EXPECT_EQ(recorder.of(Verb::lose).size(), 1U);
 }
 
 TEST_F(RenewerTest, ReleasingALeaseThatIsLostAndNotYetSignalledSignalsIt) {
