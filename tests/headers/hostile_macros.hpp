@@ -8,11 +8,8 @@
 #undef unix
 
 #define abs(x) hostile!
-#define check(x) hostile!
 #define max(a, b) hostile!
 #define min(a, b) hostile!
-#define require(x) hostile!
-#define verify(x) hostile!
 
 #define ASSERT hostile!
 #define Always hostile!

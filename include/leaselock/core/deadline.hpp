@@ -23,8 +23,8 @@ inline constexpr std::chrono::milliseconds max_ttl{2'147'483'647};
     using limits = std::numeric_limits<LeaseClock::rep>;
     const LeaseClock::rep t = at.time_since_epoch().count();
     const LeaseClock::rep s = span.count();
-    if (s > 0 && t > limits::max() - s) return Deadline::max();
-    if (s < 0 && t < limits::min() - s) return Deadline::min();
+    if (s > 0 && t > (limits::max)() - s) return (Deadline::max)();
+    if (s < 0 && t < (limits::min)() - s) return (Deadline::min)();
     return at + span;
 }
 
@@ -39,23 +39,23 @@ template <class To, class Rep, class Period>
                                    static_cast<long double>(Ratio::num) /
                                    static_cast<long double>(Ratio::den);
         // 2^63 is exact in a long double, and the first value that does not fit
-        constexpr long double end = -static_cast<long double>(limits::min());
-        if (!(wanted > -end)) return To{limits::min()};
-        if (wanted >= end) return To{limits::max()};
+        constexpr long double end = -static_cast<long double>((limits::min)());
+        if (!(wanted > -end)) return To{(limits::min)()};
+        if (wanted >= end) return To{(limits::max)()};
         const auto whole = static_cast<typename To::rep>(wanted);
         return To{static_cast<long double>(whole) < wanted ? whole + 1 : whole};
     } else {
         static_assert(sizeof(Rep) <= sizeof(std::int64_t), "durations of up to 64 bits");
         const Rep n = span.count();
         if constexpr (std::is_unsigned_v<Rep>) {
-            if (static_cast<std::uint64_t>(n) > static_cast<std::uint64_t>(limits::max())) {
-                return To{limits::max()};
+            if (static_cast<std::uint64_t>(n) > static_cast<std::uint64_t>((limits::max)())) {
+                return To{(limits::max)()};
             }
         }
         const auto count = static_cast<std::int64_t>(n);
-        constexpr std::int64_t top = limits::max() / Ratio::num;
-        if (count > top) return To{limits::max()};
-        if (count < -top) return To{limits::min()};
+        constexpr std::int64_t top = (limits::max)() / Ratio::num;
+        if (count > top) return To{(limits::max)()};
+        if (count < -top) return To{(limits::min)()};
         const std::int64_t scaled = count * Ratio::num;
         const std::int64_t whole = scaled / Ratio::den;
         return To{scaled % Ratio::den > 0 ? whole + 1 : whole};
@@ -70,8 +70,8 @@ span_between(std::chrono::time_point<Clock, From> from,
     const auto begin = ceil_saturated<LeaseClock::duration>(from.time_since_epoch());
     const auto end = ceil_saturated<LeaseClock::duration>(to.time_since_epoch());
     if (end <= begin) return LeaseClock::duration::zero();
-    const bool fits = begin.count() >= 0 || end <= LeaseClock::duration::max() + begin;
-    return fits ? end - begin : LeaseClock::duration::max();
+    const bool fits = begin.count() >= 0 || end <= (LeaseClock::duration::max)() + begin;
+    return fits ? end - begin : (LeaseClock::duration::max)();
 }
 
 /// A ttl as Redis takes it: whole milliseconds, rounded up.

@@ -36,7 +36,7 @@ public:
 
     FixedText& append(std::string_view text) noexcept {
         if (text.empty()) return *this; // most outcomes have no text
-        const std::size_t taken = std::min(text.size(), Capacity - size_);
+        const std::size_t taken = (std::min)(text.size(), Capacity - size_);
         std::memcpy(bytes_.data() + size_, text.data(), taken);
         size_ = static_cast<std::uint16_t>(size_ + taken);
         truncated_ = truncated_ || taken < text.size();

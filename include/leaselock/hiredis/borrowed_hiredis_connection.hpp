@@ -182,7 +182,7 @@ inline void BorrowedHiredisConnection::poison(const detail::Failure& failure) no
     ServerText text{"leaselock: a call was left without its reply: "};
     if (failure.cause == errc::timed_out) text.append(to_string(errc::timed_out));
     text.append(failure.text.view());
-    const std::size_t size = std::min(text.size(), sizeof context_.errstr - 1);
+    const std::size_t size = (std::min)(text.size(), sizeof context_.errstr - 1);
     std::copy_n(text.view().begin(), size, &context_.errstr[0]);
     context_.errstr[size] = '\0';
 }

@@ -129,7 +129,7 @@ private:
         return exchange_.interest(stream_);
     }
     [[nodiscard]] Deadline wake() const noexcept {
-        return phase_ == Phase::connecting ? std::min(by_, connector_.wake()) : by_;
+        return phase_ == Phase::connecting ? (std::min)(by_, connector_.wake()) : by_;
     }
     /// Whether there is something to do for which nobody needs to wait.
     [[nodiscard]] bool is_due() const noexcept {
@@ -255,7 +255,7 @@ inline void HiredisConnection::connect() noexcept {
     if (now >= by_) return fail_here(make_error_code(errc::timed_out));
     phase_ = Phase::connecting;
     const auto limit = ceil_saturated<LeaseClock::duration>(endpoint_.connect_timeout);
-    const Deadline connect_by = std::min(by_, later(now, limit));
+    const Deadline connect_by = (std::min)(by_, later(now, limit));
     if (connector_.begin(connect_by, stream_) == detail::Progress::failed) {
         fail(connector_.failure());
     }
@@ -300,10 +300,10 @@ inline void HiredisConnection::wait_any(std::span<HiredisConnection* const> all,
     for (const HiredisConnection* const c : all) {
         if (!c->occupancy_.is_mine() || c->phase_ == Phase::idle) continue;
         if (c->is_due()) return;
-        by = std::min(by, c->wake());
+        by = (std::min)(by, c->wake());
         runtime = &c->runtime_;
         if (size == set.size()) {
-            by = std::min(by, later(runtime->now(), std::chrono::milliseconds{1}));
+            by = (std::min)(by, later(runtime->now(), std::chrono::milliseconds{1}));
             break;
         }
         set[size++] = c->interest();

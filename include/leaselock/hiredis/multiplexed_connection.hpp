@@ -150,7 +150,7 @@ inline void MultiplexedConnection::begin(Call& call, std::span<const Command> co
 
 inline bool MultiplexedConnection::reach(Call& call, LeaseClock::duration turn) noexcept {
     if (call.work_ == nullptr || work_.is_elsewhere()) return true;
-    const Deadline until = std::min(call.by_, later(work_.runtime().now(), turn));
+    const Deadline until = (std::min)(call.by_, later(work_.runtime().now(), turn));
     return work_.reach(call.slot_, until) || work_.runtime().now() >= call.by_;
 }
 

@@ -113,7 +113,7 @@ public:
     /// Waits for as long as it takes: without a stop token there is no other end than the lock, or an
     /// error that waiting cannot cure. @throws Error for that, and with `errc::stopped`
     void lock(const std::stop_token& stop = {}) {
-        const Outcome outcome = state_.wait(LeaseClock::duration::max(), stop);
+        const Outcome outcome = state_.wait((LeaseClock::duration::max)(), stop);
         if (!outcome) throw Error{outcome, to_string(Verb::wait), key()};
     }
     /// `try_acquire_for`. @return false when busy to the end, or stopped  @throws Error for any other end

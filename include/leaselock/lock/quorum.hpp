@@ -172,7 +172,7 @@ void Quorum<C>::ask(Question question) noexcept {
     const std::uint32_t owed = question.deletes() ? *question.holders : 0;
     const Deadline start = runtime_->now();
     Deadline now = start;
-    question.node_time = std::max(question.node_time, question.by - now);
+    question.node_time = (std::max)(question.node_time, question.by - now);
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
         nodes_[i].begin(question, (owed >> i & 1U) != 0, dial, now);
     }
@@ -184,7 +184,7 @@ void Quorum<C>::ask(Question question) noexcept {
     while (now < question.by && goes_on(question)) go_on(question.by);
     // A deletion that is on its way to a silent node gets as long again to go out: connecting takes a
     // round trip, as the answers of the others did.
-    const Deadline linger = std::min(
+    const Deadline linger = (std::min)(
         question.by, later(now, std::max<LeaseClock::duration>(now - start, shortest_linger)));
     while (now < linger && owes()) go_on(linger);
     find_twins();

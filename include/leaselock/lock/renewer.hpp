@@ -122,7 +122,7 @@ Outcome Renewer<B>::try_keep(LeaseLock<B>& lock, std::chrono::milliseconds max_h
     // before its threads know of it: from then on its losses are theirs to signal
     record.keeper = core_;
     core_->retain();
-    if (!core_->keep(record, std::min(max_hold, max_ttl * 1000))) {
+    if (!core_->keep(record, (std::min)(max_hold, max_ttl * 1000))) {
         record.keeper = nullptr;
         core_->release();
         return {Answer::unsent, std::make_error_code(std::errc::not_enough_memory)};

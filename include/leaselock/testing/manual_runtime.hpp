@@ -177,7 +177,7 @@ inline void ManualRuntime::suspend(LeaseClock::duration span) noexcept {
 inline Deadline ManualRuntime::next_wake_up() noexcept {
     const Lock lock{mutex_};
     const auto found = earliest();
-    return found == sleepers_.end() ? Deadline::max() : (*found)->by;
+    return found == sleepers_.end() ? (Deadline::max)() : (*found)->by;
 }
 
 inline void ManualRuntime::notify_all(Word& word) noexcept {
@@ -231,8 +231,8 @@ inline void ManualRuntime::join(ThreadHandle handle) noexcept {
     const bool ours = runtime_of_this_thread() == this;
     while (!thread.ended) {
         if (ours) {
-            sleep(lock, nullptr, &thread, Deadline::max());
-        } else if (awake_ != 0 || !wake_next(Deadline::max())) {
+            sleep(lock, nullptr, &thread, (Deadline::max)());
+        } else if (awake_ != 0 || !wake_next((Deadline::max)())) {
             changed_.wait(lock);
         }
     }
@@ -259,7 +259,7 @@ inline bool ManualRuntime::wait_moving_the_clock(Lock& lock, Word* word, std::ui
         if (awake_ != 0) {
             changed_.wait(lock);
         } else if (!wake_next(by)) {
-            if (by == Deadline::max()) {
+            if (by == (Deadline::max)()) {
                 changed_.wait(lock); // nothing is due, ever: another thread has to notify
             } else {
                 move_clock(by);
@@ -290,7 +290,7 @@ inline std::vector<ManualRuntime::Sleeper*>::iterator ManualRuntime::earliest() 
 /// so that those who wake at the same moment run in the order in which they fell asleep.
 inline bool ManualRuntime::wake_next(Deadline limit) noexcept {
     const auto found = earliest();
-    if (found == sleepers_.end() || (*found)->by > limit || (*found)->by == Deadline::max()) {
+    if (found == sleepers_.end() || (*found)->by > limit || (*found)->by == (Deadline::max)()) {
         return false;
     }
     Sleeper& sleeper = **found;

@@ -126,7 +126,7 @@ inline void MemoryConnection::wait_any(std::span<MemoryConnection* const> all,
     Deadline first = by;
     for (const MemoryConnection* const connection : all) {
         const Lock lock{connection->mutex_};
-        if (connection->split_) first = std::min(first, connection->split_->ready());
+        if (connection->split_) first = (std::min)(first, connection->split_->ready());
     }
     Runtime& runtime = all.front()->redis_.runtime();
     if (first > runtime.now()) runtime.sleep_until(first);

@@ -170,7 +170,7 @@ inline void MemoryRedis::deliver(std::shared_ptr<MemoryBatch> batch, Deadline at
     const Lock lock{mutex_};
     const Deadline now = runtime_.now();
     run_arrivals(now);
-    const Deadline when = std::max(at, now);
+    const Deadline when = (std::max)(at, now);
     const auto behind =
         std::upper_bound(arrivals_.begin(), arrivals_.end(), when,
                          [](Deadline time, const Arrival& arrival) { return time < arrival.at; });

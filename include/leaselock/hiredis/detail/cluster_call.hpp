@@ -146,7 +146,7 @@ inline bool ClusterCall::is_doubtful() const noexcept {
 }
 
 inline bool ClusterCall::begin_items() noexcept {
-    const std::size_t count = std::min(commands_.size(), replies_.size());
+    const std::size_t count = (std::min)(commands_.size(), replies_.size());
     items_.reset(new (std::nothrow) Item[count]);
     sent_.reset(new (std::nothrow) Sent[count]);
     if (items_ == nullptr || sent_ == nullptr || !round_.reserve(count)) return false;

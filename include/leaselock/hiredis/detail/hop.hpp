@@ -100,7 +100,7 @@ inline void keep_order(std::span<Sent> round) noexcept {
 [[nodiscard]] constexpr std::chrono::nanoseconds retry_pause(unsigned round,
                                                              std::uint64_t random) noexcept {
     const std::chrono::nanoseconds ceiling =
-        std::chrono::milliseconds{4} * (1U << std::min(round, 4U));
+        std::chrono::milliseconds{4} * (1U << (std::min)(round, 4U));
     const auto half = static_cast<std::uint64_t>(ceiling.count() / 2);
     return ceiling / 2 + std::chrono::nanoseconds{static_cast<std::int64_t>(random % (half + 1))};
 }
@@ -110,7 +110,7 @@ inline void keep_order(std::span<Sent> round) noexcept {
 /// last try, which may end in *unknown*.
 [[nodiscard]] constexpr std::chrono::nanoseconds
 answer_time(std::chrono::nanoseconds took, std::chrono::nanoseconds whole) noexcept {
-    return std::clamp(4 * std::min(took, whole), whole / 8, whole / 4);
+    return std::clamp(4 * (std::min)(took, whole), whole / 8, whole / 4);
 }
 
 /// Whether the keys of a script's call share a slot; of other commands only the routing key matters.

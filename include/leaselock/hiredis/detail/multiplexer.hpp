@@ -93,7 +93,7 @@ private:
     void connect(Deadline by, Deadline now, Guarded& lock) noexcept;
     void exchange(Deadline by, Deadline now, Guarded& lock) noexcept;
     void let_others_in(Guarded& lock) noexcept {
-        const Bells::Set bells = shared_->slots().take_bells();
+        const Bells::Set bells = shared_->queue().take_bells();
         lock.unlock();
         bells_.ring(bells, runtime_);
     }
@@ -173,9 +173,9 @@ inline void Multiplexer::attend(Slot& slot, Deadline by) noexcept {
 }
 
 inline void Multiplexer::abandon(Slot& slot) noexcept {
-    SlotQueue& slots = shared_->slots();
-    slots.add_from(entrance_); // it may be among them
-    slots.abandon(slot, shared_->failure(make_error_code(errc::timed_out)));
+    SlotQueue& queue = shared_->queue();
+    queue.add_from(entrance_); // it may be among them
+    queue.abandon(slot, shared_->failure(make_error_code(errc::timed_out)));
 }
 
 /// Works for all until the slot is done, or its deadline comes. Even behind that, what has come already
@@ -193,11 +193,11 @@ inline void Multiplexer::lead(Slot& slot, Deadline by, Deadline now, Guarded& lo
 /// Lets go of the lead. What has gathered goes out first, so that the server has it while the threads
 /// wake up whose replies have come.
 inline void Multiplexer::hand_over(Guarded& lock) noexcept {
-    SlotQueue& slots = shared_->slots();
-    while (!slots.is_empty() || !entrance_.try_leave()) {
-        slots.add_from(entrance_);
-        if (slots.has_pending() && is_open()) shared_->write(runtime_.now());
-        if (slots.appoint(bells_.are_awake())) break;
+    SlotQueue& queue = shared_->queue();
+    while (!queue.is_empty() || !entrance_.try_leave()) {
+        queue.add_from(entrance_);
+        if (queue.has_pending() && is_open()) shared_->write(runtime_.now());
+        if (queue.appoint(bells_.are_awake())) break;
         shared_->leave_alone();
         if (entrance_.try_leave()) break;
     }
@@ -241,7 +241,7 @@ inline void Multiplexer::connect(Deadline by, Deadline now, Guarded& lock) noexc
     if (progress == Progress::waiting) {
         let_others_in(lock);
         pollfd alone = connector_.interest(shared_->stream());
-        wait_ready({&alone, 1}, std::min(by, connector_.wake()), runtime_);
+        wait_ready({&alone, 1}, (std::min)(by, connector_.wake()), runtime_);
         progress = connector_.advance(shared_->stream());
         lock.lock();
     }
@@ -255,18 +255,18 @@ inline void Multiplexer::connect(Deadline by, Deadline now, Guarded& lock) noexc
     shared_->stream().close();
     if (stale) return; // one that was left behind is no reason to fail now
     const Failure& why = connector_.failure();
-    shared_->slots().add_from(entrance_);
-    shared_->slots().refuse_pending(why, connector_.refused_by_server() &&
+    shared_->queue().add_from(entrance_);
+    shared_->queue().refuse_pending(why, connector_.refused_by_server() &&
                                              why.cause != errc::server_error);
 }
 
 /// One round: writes what has gathered, waits, reads what has come.
 inline void Multiplexer::exchange(Deadline by, Deadline now, Guarded& lock) noexcept {
-    shared_->slots().add_from(entrance_);
+    shared_->queue().add_from(entrance_);
     shared_->write(now);
-    if (shared_->slots().is_idle()) return; // there is nothing to wait for
+    if (shared_->queue().is_idle()) return; // there is nothing to wait for
     const bool due = shared_->is_due(now);
-    const Deadline until = std::min(by, shared_->fall_at());
+    const Deadline until = (std::min)(by, shared_->fall_at());
     const bool patient = !due && shared_->is_patient(now, until);
     pollfd alone = shared_->interest();
     let_others_in(lock);

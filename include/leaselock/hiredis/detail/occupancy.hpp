@@ -41,7 +41,7 @@ public:
 
 private:
     std::atomic<std::thread::id> owner_{};
-    std::atomic<Deadline> until_{Deadline::max()};
+    std::atomic<Deadline> until_{(Deadline::max)()};
 };
 
 } // namespace detail

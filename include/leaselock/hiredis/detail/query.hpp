@@ -108,7 +108,7 @@ private:
     Progress progress = connector.begin(by, stream);
     while (progress == Progress::waiting) {
         pollfd alone = connector.interest(stream);
-        wait_ready({&alone, 1}, std::min(by, connector.wake()), runtime);
+        wait_ready({&alone, 1}, (std::min)(by, connector.wake()), runtime);
         progress = connector.advance(stream);
     }
     return progress == Progress::done;

@@ -62,7 +62,7 @@ enum class Proof : std::uint8_t {
 /// have run, and nothing in front of it may still be about to.
 [[nodiscard]] inline std::size_t first_to_send_again(std::span<const Command> commands,
                                                      std::span<const Reply> replies) noexcept {
-    const std::size_t count = std::min(commands.size(), replies.size());
+    const std::size_t count = (std::min)(commands.size(), replies.size());
     const std::size_t none = replies.size();
     std::size_t first = none;
     for (std::size_t i = 0; i < count; ++i) {
@@ -80,7 +80,7 @@ enum class Proof : std::uint8_t {
                                                                    std::uint64_t random) noexcept {
     constexpr std::chrono::nanoseconds first = std::chrono::milliseconds{10};
     constexpr std::chrono::nanoseconds cap = std::chrono::milliseconds{200};
-    const std::chrono::nanoseconds whole = std::min(first * (1 << std::min(failed, 8U)), cap);
+    const std::chrono::nanoseconds whole = (std::min)(first * (1 << (std::min)(failed, 8U)), cap);
     const auto half = static_cast<std::uint64_t>(whole.count() / 2);
     return whole / 2 + std::chrono::nanoseconds{static_cast<std::int64_t>(random % (half + 1))};
 }

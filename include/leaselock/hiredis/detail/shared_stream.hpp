@@ -40,7 +40,7 @@ public:
     SharedStream(Runtime& runtime, LeaseClock::duration silence, const ServerText& label) noexcept
         : runtime_(runtime), silence_(silence), label_(label) {}
 
-    [[nodiscard]] SlotQueue& slots() noexcept { return slots_; }
+    [[nodiscard]] SlotQueue& queue() noexcept { return slots_; }
     /// For whoever connects it. Nothing else may touch it meanwhile.
     [[nodiscard]] Stream& stream() noexcept { return stream_; }
     [[nodiscard]] bool is_open() const noexcept { return stream_.is_open(); }

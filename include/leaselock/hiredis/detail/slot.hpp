@@ -175,7 +175,7 @@ public:
         if (after > 0) return;
         const std::uint32_t pause = pause_.load(std::memory_order_relaxed);
         skip_.store(pause, std::memory_order_relaxed);
-        pause_.store(std::min(2 * pause, longest_pause), std::memory_order_relaxed);
+        pause_.store((std::min)(2 * pause, longest_pause), std::memory_order_relaxed);
     }
 
 private:

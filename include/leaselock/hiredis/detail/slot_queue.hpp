@@ -184,7 +184,7 @@ private:
 
     /// The end of what has gone out, or surely will.
     [[nodiscard]] std::uint64_t gone() const noexcept {
-        return std::max(base_ + sent_, committed_);
+        return (std::max)(base_ + sent_, committed_);
     }
 
     /// Whether the command that is to be answered next has gone out, wholly or, where that is enough, in

@@ -120,7 +120,7 @@ private:
         if (now >= by) return by;
         const auto parts = static_cast<std::int64_t>(std::clamp<std::size_t>(still_to_ask, 1, 4));
         const LeaseClock::duration most = seeds_.front().connect_timeout;
-        return later(now, std::min((by - now) / parts, most));
+        return later(now, (std::min)((by - now) / parts, most));
     }
 
     ClusterNodes& nodes_;

@@ -108,7 +108,7 @@ inline void set_option(int socket, int level, int name, int value) noexcept {
         set_option(socket.descriptor(), SOL_SOCKET, SO_KEEPALIVE, idle != 0 ? 1 : 0);
         if (idle != 0) {
             set_option(socket.descriptor(), IPPROTO_TCP, TCP_KEEPIDLE, idle);
-            set_option(socket.descriptor(), IPPROTO_TCP, TCP_KEEPINTVL, std::max(1, idle / 3));
+            set_option(socket.descriptor(), IPPROTO_TCP, TCP_KEEPINTVL, (std::max)(1, idle / 3));
             set_option(socket.descriptor(), IPPROTO_TCP, TCP_KEEPCNT, 3);
         }
     }

@@ -101,7 +101,7 @@ Outcome Acquisition<B>::acquire(Deadline start, Deadline until,
     const Deadline end = lease_deadline(before_send, record.ttl, record.margin);
     const std::uint64_t stream_before = find_stream_number(backend_);
     // an answer behind the deadline of the lease is worth nothing
-    const Deadline by = std::min({later(start, record.timeout()), end, until});
+    const Deadline by = (std::min)({later(start, record.timeout()), end, until});
     Attempt attempt = Verbs<B>::acquire(backend_, record.dialect(), view_of(*record_),
                                         holder_left != nullptr, by);
     if (holder_left != nullptr) *holder_left = attempt.holder_left;
@@ -119,11 +119,11 @@ Outcome Acquisition<B>::adopt(const Lease& lease, Deadline start) noexcept {
         return {Answer::unsent, errc::invalid_argument, "the lease is of another key"};
     }
     Deadline before_send = start;
-    if (Outcome ready = begin_acquisition(start, Deadline::max(), before_send); !ready)
+    if (Outcome ready = begin_acquisition(start, (Deadline::max)(), before_send); !ready)
         return ready;
     LeaseRecord& record = *record_;
     const Deadline end = lease_deadline(before_send, record.ttl, record.margin);
-    const Deadline by = std::min(later(start, record.timeout()), end);
+    const Deadline by = (std::min)(later(start, record.timeout()), end);
     const std::uint64_t stream_before = find_stream_number(backend_);
     const auto swap = [&] {
         return Verbs<B>::adopt(backend_, record.dialect(), view_of(*record_), lease.value(), by);
@@ -135,7 +135,7 @@ Outcome Acquisition<B>::adopt(const Lease& lease, Deadline start) noexcept {
         const Attempt again = swap();
         if (again.set == Answer::yes || again.set == Answer::no) attempt = again;
     }
-    return settle(attempt, end, Deadline::max(), stream_before);
+    return settle(attempt, end, (Deadline::max)(), stream_before);
 }
 
 /// What an attempt comes to, in the light of the time at which its answer was read.
@@ -171,7 +171,7 @@ Outcome Acquisition<B>::settle(Attempt& attempt, Deadline end, Deadline until,
 template <class B>
 Outcome Acquisition<B>::clean_up(Deadline start, Deadline until) noexcept {
     LeaseRecord& record = *record_;
-    const Deadline by = std::min(later(start, record.timeout()), std::max(start, until));
+    const Deadline by = (std::min)(later(start, record.timeout()), (std::max)(start, until));
     Outcome outcome = Verbs<B>::clean_up(backend_, record.dialect(), view_of(*record_), by);
     if (outcome.answer == Answer::yes || outcome.answer == Answer::no) record.trace = Trace::none;
     record.tell(Verb::clean_up, start, outcome);

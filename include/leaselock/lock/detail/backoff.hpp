@@ -23,7 +23,7 @@ namespace detail {
                                                          unsigned failed,
                                                          std::uint64_t random) noexcept {
     std::chrono::nanoseconds ceiling = floor;
-    for (unsigned i = 0; i < failed && ceiling < cap; ++i) ceiling = std::min(cap, ceiling * 2);
+    for (unsigned i = 0; i < failed && ceiling < cap; ++i) ceiling = (std::min)(cap, ceiling * 2);
     const auto width = static_cast<std::uint64_t>((ceiling - floor).count()) + 1;
     return floor + std::chrono::nanoseconds{static_cast<std::int64_t>(random % width)};
 }
@@ -40,9 +40,9 @@ next_attempt(Deadline now, std::chrono::nanoseconds pause,
     if (now >= last) return std::nullopt;
     Deadline wake = later(now, pause);
     if (holder_left) {
-        wake = std::min(wake, later(now, *holder_left + std::chrono::milliseconds{1}));
+        wake = (std::min)(wake, later(now, *holder_left + std::chrono::milliseconds{1}));
     }
-    return std::min(wake, last);
+    return (std::min)(wake, last);
 }
 
 /// Room for the last attempt's answer: four times what the one before took, at least 20 ms, but no more
@@ -50,7 +50,7 @@ next_attempt(Deadline now, std::chrono::nanoseconds pause,
 [[nodiscard]] constexpr std::chrono::nanoseconds last_lead(std::chrono::nanoseconds took,
                                                            std::chrono::nanoseconds span) noexcept {
     const std::chrono::nanoseconds least = std::chrono::milliseconds{20};
-    return std::min(std::max(4 * took, least), span / 4);
+    return (std::min)((std::max)(4 * took, least), span / 4);
 }
 
 } // namespace detail

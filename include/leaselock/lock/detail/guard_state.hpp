@@ -74,7 +74,7 @@ Outcome GuardState<B>::try_acquire() noexcept {
     if (!record_) return {Answer::unsent, errc::invalid_argument, "the guard was moved from"};
     if (record_->foreign()) return {Answer::unsent, errc::other_process};
     const Deadline start = record_->runtime().now();
-    Outcome outcome = acquisition().acquire(start, Deadline::max(), nullptr);
+    Outcome outcome = acquisition().acquire(start, (Deadline::max)(), nullptr);
     record_->tell(Verb::acquire, start, outcome);
     return outcome;
 }
@@ -123,7 +123,7 @@ Outcome GuardState<B>::renew() noexcept {
                     {Answer::unsent, ended ? errc::expired : errc::not_held});
     }
     Outcome outcome = Verbs<B>::renew(*backend_, record.dialect(), view_of(record),
-                                      std::min(later(before_send, record.timeout()), end));
+                                      (std::min)(later(before_send, record.timeout()), end));
     const Deadline now = record.runtime().now();
     if (outcome) {
         // a 1 read after the deadline changes nothing
@@ -152,7 +152,7 @@ Outcome GuardState<B>::unlock() noexcept {
     if (record.trace == Trace::none) {
         return told(Verb::release, start, {Answer::unsent, errc::not_held});
     }
-    if (record.trace == Trace::ghost) return acquisition().clean_up(start, Deadline::max());
+    if (record.trace == Trace::ghost) return acquisition().clean_up(start, (Deadline::max)());
 
     Outcome outcome = Verbs<B>::release(*backend_, record.dialect(), view_of(record),
                                         later(start, record.timeout()));

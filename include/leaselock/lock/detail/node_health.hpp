@@ -31,7 +31,7 @@ public:
 
     /// Between two tries: from 100 ms, doubling up to 1.6 s.
     [[nodiscard]] static constexpr std::chrono::milliseconds pause(unsigned failures) noexcept {
-        return std::chrono::milliseconds{100} * (1U << std::min(failures - 1, 4U));
+        return std::chrono::milliseconds{100} * (1U << (std::min)(failures - 1, 4U));
     }
 
 private:

@@ -63,7 +63,7 @@ public:
         (void)record.share().release(); // the schedule's
         pause_until_ = {};
         add(record, now, record.term().deadline(),
-            bounded ? later(now, max_hold) : Deadline::max());
+            bounded ? later(now, max_hold) : (Deadline::max)());
         return true;
     }
 
@@ -89,7 +89,7 @@ public:
     template <class LaneOf>
     void step(Guarded& lock, const LaneOf& lane_of) noexcept {
         const Deadline now = runtime_.now();
-        const Deadline next = std::max(schedule_.next_batch(), pause_until_);
+        const Deadline next = (std::max)(schedule_.next_batch(), pause_until_);
         if (next > now) return word_.rest(next, lock);
         const Deadline by = take_batch(now, lane_of);
         if (batch_.size == 0) { // all of it went elsewhere

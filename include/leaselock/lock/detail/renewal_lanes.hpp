@@ -86,7 +86,7 @@ public:
     [[nodiscard]] Deadline next_watch() noexcept {
         Deadline next = first_.schedule().next_watch();
         for (std::size_t i = 1; i < size(); ++i)
-            next = std::min(next, at(i).schedule().next_watch());
+            next = (std::min)(next, at(i).schedule().next_watch());
         return next;
     }
     [[nodiscard]] LeaseRecord* lapsed(Deadline now) noexcept {

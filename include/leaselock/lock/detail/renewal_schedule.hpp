@@ -26,10 +26,10 @@ inline constexpr std::uint32_t not_queued = UINT32_MAX;
 struct RenewalNode {
     std::chrono::milliseconds ttl{};
     std::chrono::nanoseconds margin{};
-    Deadline due{};                      ///< of the next renewal
-    Deadline confirmed{};                ///< the end of the lease, as last confirmed
-    Deadline hold_end = Deadline::max(); ///< of the longest hold that was asked for
-    std::int32_t timeout_ms = 0;         ///< for one call to the server
+    Deadline due{};                        ///< of the next renewal
+    Deadline confirmed{};                  ///< the end of the lease, as last confirmed
+    Deadline hold_end = (Deadline::max)(); ///< of the longest hold that was asked for
+    std::int32_t timeout_ms = 0;           ///< for one call to the server
     std::uint32_t waiting_at = not_queued;
     std::uint32_t ready_at = not_queued;
     std::uint32_t watched_at = not_queued;
@@ -41,7 +41,7 @@ struct RenewalNode {
     }
     /// From one renewal to the next: a third of the ttl, or half its life where the margin is wide.
     [[nodiscard]] std::chrono::nanoseconds period() const noexcept {
-        return std::min(std::chrono::nanoseconds{ttl} / 3, life() / 2);
+        return (std::min)(std::chrono::nanoseconds{ttl} / 3, life() / 2);
     }
     /// What one try may take.
     [[nodiscard]] std::chrono::nanoseconds try_limit() const noexcept {
@@ -63,12 +63,14 @@ public:
     [[nodiscard]] bool empty() const noexcept { return nodes_.empty(); }
     [[nodiscard]] std::size_t size() const noexcept { return nodes_.size(); }
     [[nodiscard]] RenewalNode& top() const noexcept { return *nodes_.front(); }
-    [[nodiscard]] Deadline first() const noexcept { return empty() ? Deadline::max() : top().*Key; }
+    [[nodiscard]] Deadline first() const noexcept {
+        return empty() ? (Deadline::max)() : top().*Key;
+    }
     [[nodiscard]] std::span<RenewalNode* const> nodes() const noexcept { return nodes_; }
 
     /// Room for `count` nodes, after which `push` cannot fail. @throws std::bad_alloc
     void reserve(std::size_t count) {
-        if (count > nodes_.capacity()) nodes_.reserve(std::max(count, 2 * nodes_.capacity()));
+        if (count > nodes_.capacity()) nodes_.reserve((std::max)(count, 2 * nodes_.capacity()));
     }
     void push(RenewalNode& node) noexcept {
         nodes_.push_back(&node);
@@ -143,7 +145,7 @@ public:
         node.hold_end = hold_end;
         waiting_.push(node);
         watched_.push(node);
-        if (hold_end != Deadline::max()) holding_.push(node);
+        if (hold_end != (Deadline::max)()) holding_.push(node);
     }
 
     /// Lets a lease go, wherever it is.
@@ -161,7 +163,7 @@ public:
 
     /// When the next batch is to be made; `Deadline::max()` for never.
     [[nodiscard]] Deadline next_batch() const noexcept {
-        return ready_.empty() ? waiting_.first() : Deadline::min();
+        return ready_.empty() ? waiting_.first() : (Deadline::min)();
     }
 
     /// Makes ready what is due, and what may go along with it: a little early is as good, and lets leases
@@ -186,16 +188,17 @@ public:
     std::size_t take(Deadline now, std::chrono::nanoseconds answer_time,
                      std::span<RenewalNode*, batch_limit> batch, Deadline& by) noexcept {
         line_up(now);
-        std::chrono::nanoseconds longest = std::chrono::nanoseconds::max();
+        std::chrono::nanoseconds longest = (std::chrono::nanoseconds::max)();
         std::size_t size = 0;
         while (size < batch.size() && !ready_.empty()) {
             RenewalNode& node = ready_.top();
             ready_.remove(node);
-            longest = std::min(longest, node.try_limit());
+            longest = (std::min)(longest, node.try_limit());
             batch[size++] = &node;
         }
         const auto least = std::max<std::chrono::nanoseconds>(2 * answer_time, shortest_try);
-        by = std::min(later(now, longest), std::max(later(now, least), spare(0, Deadline::max())));
+        by = (std::min)(later(now, longest),
+                        (std::max)(later(now, least), spare(0, (Deadline::max)())));
         return size;
     }
 
@@ -213,7 +216,7 @@ public:
 
     /// When the watcher has to look next; `Deadline::max()` for never.
     [[nodiscard]] Deadline next_watch() const noexcept {
-        return std::min(watched_.first(), holding_.first());
+        return (std::min)(watched_.first(), holding_.first());
     }
     /// A lease whose end, or the end of whose longest hold, has come.
     [[nodiscard]] RenewalNode* lapsed(Deadline now) const noexcept {
@@ -255,7 +258,7 @@ private:
         const RenewalNode& node = *nodes[at];
         if (node.confirmed >= best) return best;
         if (node.waiting_at != not_queued || node.ready_at != not_queued) {
-            return std::min(best, later(node.confirmed, -node.try_limit()));
+            return (std::min)(best, later(node.confirmed, -node.try_limit()));
         }
         return spare(2 * at + 2, spare(2 * at + 1, best));
     }

@@ -150,7 +150,7 @@ private:
             if (watcher_ != nullptr && watcher_ != &self) {
                 if (resting_ != 0) return workers_.leave(self); // one understudy is enough
                 ++resting_;
-                watch_word_.rest(Deadline::max(), lock);
+                watch_word_.rest((Deadline::max)(), lock);
                 --resting_;
                 continue;
             }
@@ -164,7 +164,7 @@ private:
                 continue;
             }
             Deadline next = lanes_.next_watch();
-            if (signaller_.pending() && !crowded) next = std::min(next, signaller_.overdue_at());
+            if (signaller_.pending() && !crowded) next = (std::min)(next, signaller_.overdue_at());
             watch_word_.rest(next, lock);
         }
         if (watcher_ == &self) watcher_ = nullptr;

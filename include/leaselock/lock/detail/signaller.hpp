@@ -45,7 +45,7 @@ public:
     [[nodiscard]] std::size_t running() const noexcept { return signals_; }
     /// When the signals that wait are no longer to wait for those that are being given.
     [[nodiscard]] Deadline overdue_at() const noexcept {
-        return signals_ == 0 ? Deadline::min() : overdue_at_;
+        return signals_ == 0 ? (Deadline::min)() : overdue_at_;
     }
 
     /// Gives all signals that are queued, on this thread.
@@ -60,7 +60,7 @@ public:
             take_out(record);
             return signal(record, lock);
         }
-        while (is_running(record) && !is_inside_a_callback()) done_.rest(Deadline::max(), lock);
+        while (is_running(record) && !is_inside_a_callback()) done_.rest((Deadline::max)(), lock);
     }
 
     /// Tells the observer of a record, where `settle` can wait for it.

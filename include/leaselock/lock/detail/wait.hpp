@@ -44,7 +44,7 @@ struct Wait {
         // Whoever is not at the head of the line when time runs out asks once all the same.
         const std::chrono::nanoseconds span = until - runtime.now();
         const std::chrono::nanoseconds patience = std::chrono::milliseconds{100};
-        const Deadline ask_at = later(until, -std::min(span / 4, patience));
+        const Deadline ask_at = later(until, -(std::min)(span / 4, patience));
         std::optional<InLine> line;
         if (backend != nullptr) {
             line.emplace(backend, key, sleeper);

@@ -84,7 +84,7 @@ inline MemoryReply getrange(MemoryState& state, Words argv) {
     const bool backwards = *from < 0 && *to < 0 && *from > *to;
     const std::int64_t first = std::max<std::int64_t>(*from < 0 ? size + *from : *from, 0);
     const std::int64_t last =
-        std::min(std::max<std::int64_t>(*to < 0 ? size + *to : *to, 0), size - 1);
+        (std::min)(std::max<std::int64_t>(*to < 0 ? size + *to : *to, 0), size - 1);
     if (backwards || first > last) return MemoryReply::of(MemoryReply::string, "");
     reply.text = reply.text.substr(static_cast<std::size_t>(first),
                                    static_cast<std::size_t>(last - first + 1));
@@ -119,7 +119,7 @@ inline MemoryReply pexpire(MemoryState& state, Words argv) {
     }
     const auto ttl = parse_integer(argv[2]);
     if (!ttl) return MemoryReply::failure(texts::not_an_integer);
-    if (*ttl > std::numeric_limits<std::int64_t>::max() - state.now_ms()) {
+    if (*ttl > (std::numeric_limits<std::int64_t>::max)() - state.now_ms()) {
         return invalid_expire("pexpire");
     }
     Entry* const entry = state.find(argv[1]);
@@ -176,7 +176,7 @@ inline MemoryReply ping(MemoryState&, Words argv) {
 inline MemoryReply select(MemoryState&, Words argv) {
     const auto index = parse_integer(argv[1]);
     if (!index) return MemoryReply::failure(texts::not_an_integer);
-    if (*index < std::numeric_limits<int>::min() || *index > std::numeric_limits<int>::max()) {
+    if (*index < (std::numeric_limits<int>::min)() || *index > (std::numeric_limits<int>::max)()) {
         return MemoryReply::failure(
             "ERR value is out of range, value must between -2147483648 and 2147483647");
     }

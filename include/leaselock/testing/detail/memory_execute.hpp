@@ -89,7 +89,7 @@ inline constexpr CommandRow script_command_rows[] = {
 /// Source: server.c, `processCommand`: the first 128 bytes, up to a NUL, on one line.
 inline MemoryReply unknown_command(Words argv) {
     const auto cut = [](std::string_view word, std::size_t limit) {
-        return word.substr(0, std::min(word.find('\0'), limit));
+        return word.substr(0, (std::min)(word.find('\0'), limit));
     };
     std::string text{"ERR unknown command '"};
     text.append(cut(argv[0], 128)).append("', with args beginning with: ");

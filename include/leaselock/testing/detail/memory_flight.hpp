@@ -112,8 +112,8 @@ inline void MemoryFlight::add(Words argv, std::optional<Fault> fault) {
     if (fault && !broken_) {
         switch (fault->kind) {
         case Fault::slow:
-            more_there_ = std::max(more_there_, fault->there);
-            more_back_ = std::max(more_back_, fault->back);
+            more_there_ = (std::max)(more_there_, fault->there);
+            more_back_ = (std::max)(more_back_, fault->back);
             break;
         case Fault::error:
             verdict.fixed.set_text(Reply::error, fault->text);

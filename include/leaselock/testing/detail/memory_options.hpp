@@ -78,7 +78,7 @@ struct StringOptions {
     /// Absolute, in milliseconds. Source: t_string.c, `getExpireMillisecondsOrReply`.
     std::optional<MemoryReply> expiry(std::string_view command, std::int64_t now_ms,
                                       std::int64_t& when) const {
-        constexpr std::int64_t top = std::numeric_limits<std::int64_t>::max();
+        constexpr std::int64_t top = (std::numeric_limits<std::int64_t>::max)();
         const std::optional<std::int64_t> value = parse_integer(expire);
         if (!value) return MemoryReply::failure(texts::not_an_integer);
         const bool seconds = unit.starts_with('e');
