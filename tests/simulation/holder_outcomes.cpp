@@ -203,9 +203,11 @@ void HolderRules::check_votes(const Question& question) const {
     const auto count_yes = [&] {
         return count([&](const Send& send) { return said_yes(send) && ran(send); });
     };
+    // a server that is reached twice may be busy with this very token
+    const auto sent_twice = [](const Send& send) { return send.verb == "set" && send.is == "nil"; };
     const auto count_no = [&] {
         return count([&](const Send& send) {
-            return said_no(send) && (!ledger_.has_servers || lacked(send));
+            return said_no(send) && (!ledger_.has_servers || lacked(send) || sent_twice(send));
         });
     };
     if (question.event.text("verb") == "clean_up" && (answer == "yes" || answer == "no")) {
