@@ -33,6 +33,7 @@ std::string_view to_string(Rule rule) noexcept {
 Counts& Counts::operator+=(const Counts& other) noexcept {
     lines += other.lines;
     grants += other.grants;
+    by_quorum += other.by_quorum;
     renewals += other.renewals;
     losses += other.losses;
     signals += other.signals;

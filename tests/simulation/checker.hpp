@@ -45,6 +45,7 @@ struct Tolerance {
 struct Counts {
     std::uint64_t lines = 0;
     std::uint64_t grants = 0;
+    std::uint64_t by_quorum = 0; ///< of the grants
     std::uint64_t renewals = 0;
     std::uint64_t losses = 0;
     std::uint64_t signals = 0;

@@ -1,6 +1,7 @@
 #pragma once
 // SPDX-License-Identifier: MIT
 
+#include "simulation/connection.hpp"
 #include "simulation/network.hpp"
 #include "simulation/plan.hpp"
 #include "simulation/random.hpp"
@@ -24,6 +25,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -33,12 +35,13 @@ namespace leaselock::simulation {
 
 /// One thread of a client: it takes locks, works under them, and gives them back, in ways that its seed
 /// decides, and writes down what it asks for and what it is told.
-template <class C>
+template <class B>
 class Client {
 public:
-    Client(Surroundings& around, C& redis, Link& link, std::optional<Renewer<C>>& renewer,
-           Random random, std::atomic<std::uint32_t>& forks, bool alone)
-        : around_(around), world_(around.world), redis_(redis), link_(link), renewer_(renewer),
+    Client(Surroundings& around, B& redis, std::span<Link> links,
+           std::optional<Renewer<B>>& renewer, Random random, std::atomic<std::uint32_t>& forks,
+           bool alone)
+        : around_(around), world_(around.world), redis_(redis), links_(links), renewer_(renewer),
           random_(random), forks_(forks), alone_(alone) {}
 
     /// Until the horizon, or its death.
@@ -47,7 +50,7 @@ public:
     void probe();
 
 private:
-    using Guard = ToldGuard<C>;
+    using Guard = ToldGuard<B>;
 
     [[nodiscard]] bool over() const {
         return world_.process().killed || world_.now() >= around_.plan.horizon;
@@ -65,16 +68,16 @@ private:
 
     Surroundings& around_;
     World& world_;
-    C& redis_;
-    Link& link_;
-    std::optional<Renewer<C>>& renewer_;
+    B& redis_;
+    std::span<Link> links_; ///< a way of its own for each that needs one
+    std::optional<Renewer<B>>& renewer_;
     Random random_;
     std::atomic<std::uint32_t>& forks_; ///< that this process has still to make
     bool alone_;                        ///< no other thread uses the renewer
 };
 
-template <class C>
-void Client<C>::work() {
+template <class B>
+void Client<B>::work() {
     sleep(random_.between(0, 50 * ms));
     while (!over()) {
         session();
@@ -82,8 +85,8 @@ void Client<C>::work() {
     }
 }
 
-template <class C>
-void Client<C>::probe() {
+template <class B>
+void Client<B>::probe() {
     const Plan& plan = around_.plan;
     // Twice the ttl is the longest, plus what the servers' clocks may differ by, and a poll. A server's
     // clock that went back lets its keys live longer.
@@ -102,8 +105,8 @@ void Client<C>::probe() {
 }
 
 /// A guard's whole life.
-template <class C>
-void Client<C>::session() {
+template <class B>
+void Client<B>::session() {
     std::string key = "k" + std::to_string(random_.below(around_.plan.keys));
     std::optional<Lease> lease;
     if (!around_.mailbox.empty() && random_.chance(500)) {
@@ -127,8 +130,8 @@ void Client<C>::session() {
     });
 }
 
-template <class C>
-Outcome Client<C>::acquire(Guard& guard) {
+template <class B>
+Outcome Client<B>::acquire(Guard& guard) {
     if (!random_.chance(around_.plan.waiting)) {
         return guard.call("acquire", 2 * timeout(), [&] { return guard.lock->try_acquire(); });
     }
@@ -137,15 +140,15 @@ Outcome Client<C>::acquire(Guard& guard) {
                       [&] { return guard.lock->try_acquire_for(std::chrono::nanoseconds{span}); });
 }
 
-template <class C>
-Outcome Client<C>::adopt(Guard& guard, const Lease& lease) {
+template <class B>
+Outcome Client<B>::adopt(Guard& guard, const Lease& lease) {
     world_.line("offered").put("guard", guard.name).put("token", fingerprint_of(lease.value()));
     return guard.call("adopt", 2 * timeout(), [&] { return guard.lock->try_adopt(lease); });
 }
 
-template <class C>
-void Client<C>::hold(Guard& guard) {
-    const bool fenced = guard.options.fencing;
+template <class B>
+void Client<B>::hold(Guard& guard) {
+    const bool fenced = guard.fenced();
     const std::string token{guard.lock->fingerprint()};
     if (random_.chance(around_.plan.kept) && renewer_) {
         const std::chrono::milliseconds most = guard.options.ttl * random_.between(1, 3);
@@ -173,10 +176,10 @@ void Client<C>::hold(Guard& guard) {
     if (listener) world_.line("unlisten").put("guard", guard.name).put("token", token);
 }
 
-template <class C>
-void Client<C>::work_under(Guard& guard, bool fenced) {
+template <class B>
+void Client<B>::work_under(Guard& guard, bool fenced) {
     const std::string token{guard.lock->fingerprint()};
-    const std::uint64_t fence = guard.lock->fencing_token();
+    const std::uint64_t fence = guard.fencing_token();
     const auto ask = [&](std::string_view what) {
         return around_.store.ask(what, guard.key, token, fence, random_);
     };
@@ -199,8 +202,8 @@ void Client<C>::work_under(Guard& guard, bool fenced) {
     }
 }
 
-template <class C>
-void Client<C>::give_back(Guard& guard) {
+template <class B>
+void Client<B>::give_back(Guard& guard) {
     const std::uint64_t way = random_.below(10);
     if (way < 6) {
         for (int tries = 0; tries < 2; ++tries) {
@@ -225,8 +228,8 @@ void Client<C>::give_back(Guard& guard) {
 }
 
 /// The child looks at what it has inherited, before the parent goes on; then it works on its own.
-template <class C>
-void Client<C>::fork(Guard& guard) {
+template <class B>
+void Client<B>::fork(Guard& guard) {
     forks_.fetch_sub(1);
     Process& parent = world_.process();
     if (parent.killed) return;
@@ -236,20 +239,21 @@ void Client<C>::fork(Guard& guard) {
     const auto looked = std::make_shared<std::atomic<std::uint32_t>>(0);
     world_.start_thread(child, [this, &guard, looked, random = Random{random_.next()}]() mutable {
         Surroundings& around = around_;
-        Link& link = link_;
+        const std::span<Link> links = links_;
         live_as_child(guard, *looked);
         // from here on nothing of the parent's is touched, which may be gone by now
-        C own{around.network, link};
-        std::optional<Renewer<C>> renewer{std::in_place, own};
+        Way<B> own{around.network, links};
+        Way<B> for_renewal{around.network, links};
+        std::optional<Renewer<B>> renewer{std::in_place, for_renewal.backend};
         std::atomic<std::uint32_t> no_forks{0};
-        Client child_of_its_own{around, own, link, renewer, random, no_forks, true};
+        Client child_of_its_own{around, own.backend, links, renewer, random, no_forks, true};
         child_of_its_own.session();
     });
     (void)world_.wait_until(*looked, 0, std::numeric_limits<Time>::max());
 }
 
-template <class C>
-void Client<C>::live_as_child(Guard& inherited, std::atomic<std::uint32_t>& looked) {
+template <class B>
+void Client<B>::live_as_child(Guard& inherited, std::atomic<std::uint32_t>& looked) {
     (void)inherited.owns();
     (void)inherited.call("renew", 0, [&] { return inherited.lock->renew(); });
     (void)inherited.call("unlock", 0, [&] { return inherited.lock->unlock(); });

@@ -6,20 +6,16 @@
 #include "simulation/history.hpp"
 #include "simulation/ledger.hpp"
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <set>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace leaselock::simulation::detail {
 
 void HolderRules::see(const HistoryLine& line) {
     const std::string_view what = line.what;
     if (what == "send") return see_send(line);
+    if (what == "dial") return see_dial(line);
     if (what == "reply") return see_reply(line);
     if (what == "event") return see_event(line);
     if (what == "call") return see_call(line);
@@ -73,273 +69,6 @@ Time HolderRules::held_up(std::string_view name, Time now) const {
     return actor.held_up + (actor.stopped_at >= 0 ? now - actor.stopped_at : 0);
 }
 
-// --- the wire
-
-void HolderRules::see_send(const HistoryLine& line) {
-    const auto id = static_cast<std::uint64_t>(line.number("id"));
-    Send& send = ledger_.sends[id];
-    send.verb = line.text("verb");
-    send.token = line.text("token");
-    send.actor = line.actor;
-    send.to = line.text("to");
-    send.local = local(line);
-    send.ttl = line.number("ttl") * 1'000'000;
-    if (send.verb == "adopt") {
-        send.old = send.token;
-        send.token = line.text("heir");
-    }
-    if (send.token.empty()) return;
-    TokenFacts& token = ledger_.tokens[send.token];
-    token.sends.push_back(id);
-    if (token.actor.empty()) token.actor = line.actor;
-    if (token.actor != line.actor) {
-        report_.add(Rule::ownership,
-                    say(line.actor, " sends the token ", send.token, " of ", token.actor));
-    }
-    if (send.verb == "expire") note_renewal(line, send.token, token);
-}
-
-void HolderRules::note_renewal(const HistoryLine& line, std::string_view name, TokenFacts& token) {
-    if (!token.granted) {
-        report_.add(Rule::ghosts, say("renews ", name, ", which was never granted"));
-        return;
-    }
-    // A renewal that the server wants in another form is the same one still.
-    if (!token.renewal_again) token.renewal_asked = line.number("asked", line.time);
-    token.renewal_again = false;
-    if (token.ended_at >= 0 && token.renewal_asked > token.ended_at + tolerance_.slack) {
-        report_.add(Rule::finality, say("renews ", name, ", which has ended"));
-    }
-}
-
-void HolderRules::see_reply(const HistoryLine& line) {
-    const auto found = ledger_.sends.find(static_cast<std::uint64_t>(line.number("id")));
-    if (found == ledger_.sends.end()) {
-        report_.add(Rule::form, "a reply to nothing");
-        return;
-    }
-    Send& send = found->second;
-    send.reply = line.text("is");
-    TokenFacts& token = ledger_.tokens[send.token];
-    const bool compared = send.reply == "1" || send.reply == "0" || send.reply == "-1";
-    if (send.verb == "delete" && compared) token.settled = true;
-    if (send.verb != "expire") return;
-    token.renewal_again = send.reply.starts_with("error:NOSCRIPT") || send.reply == "error:ERR";
-    if (send.reply != "1" || token.ended_at >= 0) return;
-    // a 1 read after the deadline changes nothing
-    if (local(line) >= token.most + tolerance_.slack) return;
-    confirm(send, token);
-    ++report_.findings.counts.renewals;
-}
-
-/// A node has confirmed the lease: it lasts for as long as a majority of them has it.
-void HolderRules::confirm(const Send& send, TokenFacts& token) {
-    const GuardFacts& guard = ledger_.guards[token.guard];
-    Time& until = token.confirmed[send.to];
-    until = std::max(until, send.local + send.ttl - guard.margin);
-    std::vector<Time> ends;
-    for (const auto& [node, end] : token.confirmed) ends.push_back(end);
-    const auto majority = static_cast<std::size_t>(guard.nodes / 2 + 1);
-    if (ends.size() < majority) return;
-    std::sort(ends.begin(), ends.end(), std::greater<>{});
-    token.most = std::max(token.most, ends[majority - 1]);
-}
-
-// --- outcomes
-
-void HolderRules::see_event(const HistoryLine& line) {
-    const std::string_view verb = line.text("verb");
-    const std::string_view name = line.text("token");
-    TokenFacts& token = ledger_.tokens[name];
-    if (verb == "acquire" || verb == "adopt") return see_attempt(line, name, token);
-    if (verb == "renew") return see_renewal(line, name, token);
-    if (verb == "release" || verb == "clean_up") return see_deletion(line, name, token);
-    if (verb == "lose") return see_loss(line, name, token);
-}
-
-void HolderRules::see_attempt(const HistoryLine& line, std::string_view name, TokenFacts& token) {
-    const std::string_view answer = line.text("answer");
-    GuardFacts& guard = ledger_.guards[line.text("guard")];
-    note_attempt(line, guard);
-    // what was unsent before there was a new token bears the old one
-    if (answer == "unsent" && (!token.answer.empty() || token.sends.empty())) return;
-    guard.token = name;
-    token.guard = line.text("guard");
-    token.answer = answer;
-    token.line = report_.line;
-    const bool adopts = line.text("verb") == "adopt";
-    check_answer(line, name, token, adopts ? "adopt" : "set");
-    if (answer == "yes") return grant(line, name, token);
-    if (answer == "unknown") ++report_.findings.counts.unknown;
-    const bool in_doubt = answer == "unknown";
-    token.settled = token.settled || !in_doubt;
-}
-
-/// Whoever waits asks again, and again.
-void HolderRules::note_attempt(const HistoryLine& line, GuardFacts& guard) {
-    const Time now = local(line);
-    const Time held = held_up(line.actor, line.time);
-    const Time pause = now - line.number("elapsed") - guard.attempted;
-    if (guard.attempted >= 0 && guard.cap != 0 &&
-        pause > guard.cap + tolerance_.bound + held - guard.held_up_then) {
-        report_.add(Rule::liveness, say(line.text("guard"), " waits without asking"));
-    }
-    if (guard.waits) guard.attempted = now;
-    guard.held_up_then = held;
-}
-
-void HolderRules::grant(const HistoryLine& line, std::string_view name, TokenFacts& token) {
-    const GuardFacts& guard = ledger_.guards[token.guard];
-    for (const std::uint64_t id : token.sends) {
-        const Send& send = ledger_.sends[id];
-        const bool took = (send.verb == "set" && send.reply == "ok") ||
-                          (send.verb == "adopt" && send.reply == "1");
-        if (took) confirm(send, token);
-    }
-    const Time deadline = local(line) + line.number("remaining");
-    if (deadline > token.most + tolerance_.slack) {
-        report_.add(Rule::deadline, say(name, " ends later than its confirmed SET allows"));
-    }
-    token.least = deadline;
-    if (line.number("remaining") <= 0) {
-        report_.add(Rule::honesty, say(name, " is granted behind its deadline"));
-    }
-    if (guard.fenced && ledger_.has_servers && token.fence == 0) {
-        report_.add(Rule::fencing, say(name, " is granted without a fencing token"));
-    }
-    token.granted = true;
-    token.settled = false;
-    if (token.taken_at < 0) token.taken_at = line.time; // as far as this history knows
-    ++report_.findings.counts.grants;
-    check_exclusion(line, name, token);
-    ledger_.granted[guard.key].push_back(name);
-}
-
-/// Nobody else has the key now: all that others were granted has ended, by what they know, or by their
-/// deadlines.
-void HolderRules::check_exclusion(const HistoryLine& line, std::string_view name,
-                                  const TokenFacts& token) {
-    const GuardFacts& guard = ledger_.guards[token.guard];
-    for (const std::string_view other_name : ledger_.granted[guard.key]) {
-        const TokenFacts& other = ledger_.tokens[other_name];
-        const Actor& holder = ledger_.actors[other.actor];
-        if (other.ended_at >= 0 || holder.killed) continue;
-        if (holder.clock.when(other.most) <= line.time + tolerance_.slack) continue;
-        // the one that was told last may have been executed first
-        if (is_excused(std::min(other.taken_at, token.taken_at), line.time)) {
-            ++report_.findings.counts.excused;
-            continue;
-        }
-        report_.add(Rule::exclusion, say(name, " of ", line.actor, " is granted while ", other_name,
-                                         " of ", other.actor, " holds ", guard.key));
-    }
-}
-
-bool HolderRules::is_excused(Time taken, Time granted) const {
-    return std::any_of(ledger_.breaks.begin(), ledger_.breaks.end(), [&](const FaultSpan& fault) {
-        return fault.from <= granted && fault.to >= taken;
-    });
-}
-
-template <class Condition>
-std::int64_t HolderRules::nodes_where(const HistoryLine& event, const TokenFacts& token,
-                                      const Condition& condition) const {
-    const Time from = local(event) - event.number("elapsed") - tolerance_.slack;
-    std::set<std::string_view> nodes;
-    for (const std::uint64_t id : token.sends) {
-        const Send& send = ledger_.sends.at(id);
-        if (send.local >= from && condition(send)) nodes.insert(send.to);
-    }
-    return static_cast<std::int64_t>(nodes.size());
-}
-
-/// Yes: a majority of the nodes did it, in this one try, and said so. No: one said so that had another's
-/// value, or none; to a renewal, so many that there is no majority any more. Refused: one gave an error,
-/// and had not done it. Unsent: none has done it.
-void HolderRules::check_answer(const HistoryLine& event, std::string_view name,
-                               const TokenFacts& token, std::string_view verb) {
-    const std::string_view answer = event.text("answer");
-    const std::int64_t all = ledger_.guards[token.guard].nodes;
-    const std::int64_t majority = all / 2 + 1;
-    const auto did = [](std::string_view is) { return is == "ok" || is == "1"; };
-    const auto ran = [&](const Send& send) { return !ledger_.has_servers || did(send.is); };
-    const auto demand = [&](bool kept, std::string_view what) {
-        if (!kept) {
-            report_.add(Rule::answers,
-                        say(event.text("verb"), " of ", name, " answers ", answer, ", but ", what));
-        }
-    };
-    const auto count = [&](const auto& condition) {
-        return nodes_where(event, token,
-                           [&](const Send& send) { return send.verb == verb && condition(send); });
-    };
-    if (answer == "yes") {
-        demand(count([&](const Send& send) { return did(send.reply) && ran(send); }) >= majority,
-               "no majority of the nodes did it");
-    } else if (answer == "no" && ledger_.has_servers) {
-        const auto lacked = count([&](const Send& send) {
-            return !did(send.is) && !send.is.empty() && send.before != send.token &&
-                   (send.old.empty() || send.before != send.old);
-        });
-        demand(lacked > (verb == "expire" ? all - majority : 0),
-               "too few nodes had another's value, or none");
-    } else if (answer == "refused" && (verb == "expire" || verb == "delete")) {
-        demand(count([&](const Send& send) {
-                   return send.reply.starts_with("error:") && !did(send.is);
-               }) > 0,
-               "no error proves it");
-    } else if (answer == "unsent" && !token.kept) {
-        demand(count([&](const Send& send) { return did(send.is); }) == 0, "it was executed");
-    }
-}
-
-void HolderRules::see_renewal(const HistoryLine& line, std::string_view name, TokenFacts& token) {
-    const std::string_view answer = line.text("answer");
-    check_answer(line, name, token, "expire");
-    if (answer == "yes") {
-        if (token.ended_at >= 0) {
-            report_.add(Rule::finality, say(name, " is renewed behind its end"));
-        }
-        const GuardFacts& guard = ledger_.guards[token.guard];
-        const Time sent = local(line) - line.number("elapsed");
-        token.least = std::max(token.least, sent + guard.ttl - guard.margin);
-    } else if (answer == "no") {
-        finish(token, line.time);
-        token.settled = true;
-    }
-}
-
-void HolderRules::see_deletion(const HistoryLine& line, std::string_view name, TokenFacts& token) {
-    check_answer(line, name, token, "delete");
-    ++ledger_.guards[line.text("guard")].deletions;
-}
-
-void HolderRules::see_loss(const HistoryLine& line, std::string_view name, TokenFacts& token) {
-    ++report_.findings.counts.losses;
-    const std::string_view why = line.text("loss");
-    if (why == "expired" && local(line) < token.least - tolerance_.slack) {
-        report_.add(Rule::honesty, say(name, " is lost before its deadline"));
-    }
-    if (why == "taken" || why == "gone") {
-        const std::string_view reply = why == "taken" ? "0" : "-1";
-        const bool heard = std::any_of(token.sends.begin(), token.sends.end(), [&](auto id) {
-            const Send& send = ledger_.sends.at(id);
-            return send.verb == "expire" && send.reply == reply;
-        });
-        if (!heard) report_.add(Rule::honesty, say(name, " is ", why, ", and no server said so"));
-    }
-    if (++token.told_lost > 1) report_.add(Rule::finality, say(name, " is lost twice"));
-    token.lost = true;
-    token.lost_at = line.time;
-    token.held_up_at_loss = held_up(line.actor, line.time);
-    // else it runs out: held for as long as was asked for, or its renewer has gone
-    if (line.number("remaining") <= 0) finish(token, line.time);
-}
-
-void HolderRules::finish(TokenFacts& token, Time at) const {
-    if (token.granted && token.ended_at < 0) token.ended_at = at;
-}
-
 // --- calls and claims
 
 void HolderRules::see_call(const HistoryLine& line) {
@@ -391,7 +120,7 @@ void HolderRules::see_return(const HistoryLine& line) {
     if (!guard.token.empty() && yes) {
         TokenFacts& token = ledger_.tokens[guard.token];
         if (call.verb == "keep") token.kept = true;
-        if (call.verb == "detach") token.settled = true;
+        if (call.verb == "detach") token.settled = token.forsaken = true;
     }
     const Time deadline = line.number("deadline");
     if (deadline != 0) see_claim(line, call.guard, true, deadline);
@@ -405,6 +134,7 @@ void HolderRules::see_end(const HistoryLine& line, const OpenCall& call) {
     if (!token.settled && guard.deletions == call.deletions) {
         report_.add(Rule::ghosts, say(guard.token, " may be there, and nobody deletes it"));
     }
+    check_told(guard);
 }
 
 void HolderRules::see_claim(const HistoryLine& line, std::string_view guard_name, bool owns,
@@ -418,7 +148,8 @@ void HolderRules::see_claim(const HistoryLine& line, std::string_view guard_name
         if (owns) report_.add(Rule::honesty, say(guard_name, " owns without having been granted"));
         return;
     }
-    const TokenFacts& token = ledger_.tokens[guard.token];
+    TokenFacts& token = ledger_.tokens[guard.token];
+    if (owns) confirm_untold(token);
     const Time now = local(line);
     if (!owns) {
         if (token.granted && token.ended_at < 0 && now < token.least - tolerance_.slack) {

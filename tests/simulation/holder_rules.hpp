@@ -4,6 +4,7 @@
 #include "simulation/checker.hpp"
 #include "simulation/history.hpp"
 #include "simulation/ledger.hpp"
+#include "simulation/votes.hpp"
 
 #include <cstdint>
 #include <string_view>
@@ -28,9 +29,13 @@ private:
 
     // of the wire
     void see_send(const HistoryLine& line);
+    void see_dial(const HistoryLine& line);
+    void note_line(const HistoryLine& line, std::uint64_t id);
     void see_reply(const HistoryLine& line);
     void confirm(const Send& send, TokenFacts& token);
-    void note_renewal(const HistoryLine& line, std::string_view name, TokenFacts& token);
+    void confirm(const Try& by_nodes, TokenFacts& token);
+    void confirm_untold(TokenFacts& token);
+    void note_renewal(const Send& send, TokenFacts& token);
 
     // of outcomes
     void see_event(const HistoryLine& line);
@@ -40,14 +45,26 @@ private:
     void see_renewal(const HistoryLine& line, std::string_view name, TokenFacts& token);
     void see_deletion(const HistoryLine& line, std::string_view name, TokenFacts& token);
     void see_loss(const HistoryLine& line, std::string_view name, TokenFacts& token);
-    /// How many nodes got a command, in the event's own time, that satisfies a condition.
-    template <class Condition>
-    [[nodiscard]] std::int64_t nodes_where(const HistoryLine& event, const TokenFacts& token,
-                                           const Condition& condition) const;
+    void check_told(const GuardFacts& guard);
+    void check_exclusion(const HistoryLine& line, std::string_view name, const TokenFacts& token);
+    [[nodiscard]] bool is_excused(const TokenFacts& token, const TokenFacts& other,
+                                  Time granted) const;
+
+    // of what an answer takes
+    struct Question {
+        const HistoryLine& event;
+        std::string_view name; ///< of the token
+        const TokenFacts& token;
+        std::string_view verb; ///< of the commands
+        const GuardFacts& guard;
+    };
     void check_answer(const HistoryLine& event, std::string_view name, const TokenFacts& token,
                       std::string_view verb);
-    void check_exclusion(const HistoryLine& line, std::string_view name, const TokenFacts& token);
-    [[nodiscard]] bool is_excused(Time taken, Time granted) const;
+    void check_reply(const Question& question) const;
+    void check_votes(const Question& question) const;
+    void demand(const Question& question, bool kept, std::string_view what) const;
+    [[nodiscard]] Time beginning(const HistoryLine& event) const;
+    [[nodiscard]] bool ran(const Send& send) const;
 
     // of calls and claims
     void see_call(const HistoryLine& line);

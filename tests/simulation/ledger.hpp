@@ -39,6 +39,9 @@ struct GuardFacts {
     bool waits = false;          ///< it is in a call that does
     Time attempted = -1;         ///< the last attempt of a call that waits, by its maker's clock
     Time held_up_then = 0;
+
+    [[nodiscard]] bool is_quorum() const noexcept { return nodes > 1; }
+    [[nodiscard]] std::int64_t majority() const noexcept { return nodes / 2 + 1; }
 };
 
 /// A command that went out.
@@ -47,8 +50,12 @@ struct Send {
     std::string_view token; ///< of adopt: the new one
     std::string_view old;   ///< of adopt: the one that it replaces
     std::string_view actor;
-    std::string_view to; ///< the server
-    Time local = 0;      ///< when, by the actor's clock
+    std::string_view to;   ///< the server
+    std::string_view via;  ///< of a quorum: which one
+    std::string_view slot; ///< and which of its connections; the server where that is not known
+    Time local = 0;        ///< when, by the actor's clock
+    Time asked = 0;        ///< when its caller asked for it, in the time of the run
+    Time asked_local = 0;
     Time ttl = 0;
     std::string_view reply;  ///< as its caller was told
     std::string_view is;     ///< as the server answered
@@ -78,12 +85,18 @@ struct TokenFacts {
     bool listening = false;
     bool kept = false;
     bool settled = false; ///< it is known to be in no server any more
+    bool forsaken =
+        false; ///< nobody has to delete it: handed over, or lost by the word of the servers
 
-    std::map<std::string_view, Time> confirmed{}; ///< by server: until when, by the actor's clock
-    std::unordered_map<std::string_view, int> sets{}; ///< executed, by server
+    /// Executed, by server, and by the connection to it.
+    std::map<std::pair<std::string_view, std::string_view>, int> sets{};
     std::unordered_map<std::string_view, std::int64_t>
         lives{};                          ///< until when, by the server's clock, ms
     std::set<std::string_view> deleted{}; ///< servers that executed its deletion
+    std::set<std::string_view>
+        backing{};                     ///< of a quorum: the nodes that confirmed `most`, in one try
+    std::uint64_t newest = 0;          ///< command about it, by id, when its deletion was last over
+    std::set<std::string_view> told{}; ///< of a quorum: connections that got its deletion
     std::uint64_t fence = 0;
     std::size_t line = 0; ///< of its answer
 };
@@ -104,6 +117,19 @@ struct FaultSpan {
     Time from;
     Time to;
     std::string_view kind;
+    std::string_view target;
+};
+
+/// One connection of a quorum.
+struct LineFacts {
+    /// A command that it was given.
+    struct Waiting {
+        std::string_view verb;
+        std::string_view token;
+        Time asked;
+    };
+    std::map<std::uint64_t, Waiting> open{}; ///< what it has yet to answer, by id
+    Time freed_at = -1;                      ///< when it answered last, in the time of the run
 };
 
 struct StoreFacts {
@@ -117,6 +143,9 @@ struct Ledger {
     std::unordered_map<std::string_view, TokenFacts> tokens{};
     std::unordered_map<std::uint64_t, Send> sends{};
     std::unordered_map<std::int64_t, OpenCall> calls{};
+    std::map<std::pair<std::string_view, std::string_view>, LineFacts> lines{};
+    std::unordered_map<std::uint64_t, LineFacts*> line_of{}; ///< of what it has yet to answer
+    std::uint64_t newest = 0;                                ///< command, by id
     std::unordered_map<std::string_view, std::vector<std::string_view>>
         granted{};                                           ///< tokens, by key
     std::unordered_map<std::string, std::uint64_t> issued{}; ///< last fence, by key, and server

@@ -230,11 +230,12 @@ int main(int argc, char** argv) {
     std::cout << tally.seeds << " seeds from " << arguments.first << " in " << took.count()
               << " s, " << static_cast<double>(tally.seeds) / took.count() << " a second; "
               << tally.repeated << " of them twice, to the byte\n"
-              << counts.lines << " lines of history, " << counts.grants << " grants, "
-              << counts.renewals << " renewals, " << counts.losses << " losses, " << counts.signals
-              << " signals, " << counts.unknown << " unknown (" << counts.ghosts
-              << " of them ghosts), " << counts.refused_writes << " stale writes refused, "
-              << counts.excused << " overlaps under a fault that explains them\n"
+              << counts.lines << " lines of history, " << counts.grants << " grants ("
+              << counts.by_quorum << " by a quorum), " << counts.renewals << " renewals, "
+              << counts.losses << " losses, " << counts.signals << " signals, " << counts.unknown
+              << " unknown (" << counts.ghosts << " of them ghosts), " << counts.refused_writes
+              << " stale writes refused, " << counts.excused
+              << " overlaps under a fault that explains them\n"
               << (tally.passed ? "passed\n" : "failed\n");
     return tally.passed ? 0 : 1;
 }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,8 @@ enum class Kind : std::uint8_t {
     refuse,     ///< nobody listens
     swallow,    ///< nobody answers who connects
     lie,        ///< a proxy answers with an error for what has been executed
-    // the server
+    misroute,   ///< who connects to a node of a quorum reaches another of them
+    // a server
     pause,         ///< SIGSTOP
     restart,       ///< it is down for a span, and keeps its data
     flush_scripts, ///< SCRIPT FLUSH
@@ -36,20 +38,31 @@ enum class Kind : std::uint8_t {
     // those that the promise of exclusion excepts
     forget,        ///< it is down for a span, and has lost its data
     flush,         ///< FLUSHALL
-    remove,        ///< DEL of a lock by hand
+    remove,        ///< DEL of a lock by hand, or its eviction
     clock_forward, ///< its clock steps forward
     failover,      ///< a replica that lags behind is promoted; the old master may go on for a span
 };
 inline constexpr std::size_t kinds = static_cast<std::size_t>(Kind::failover) + 1;
 
-/// Whether two guards may own one key behind it. Source: design, "What is promised" (exclusion).
+/// Of a client, or of the way from there.
+[[nodiscard]] constexpr bool strikes_client(Kind kind) noexcept { return kind <= Kind::misroute; }
+
+/// Of the way alone.
+[[nodiscard]] constexpr bool strikes_way(Kind kind) noexcept {
+    return strikes_client(kind) && kind >= Kind::lose;
+}
+
+/// Whether two guards may own one key behind it. Source: design, "What is promised" (exclusion). The same
+/// on a quorum: two majorities may have one node in common, and one that forgets a lease, or lets it run
+/// out too early, votes for two. What leaves a node with its keys, or without an answer, does not.
 [[nodiscard]] constexpr bool breaks_exclusion(Kind kind) noexcept { return kind >= Kind::forget; }
 
 struct Fault {
     Kind kind{};
     Time at = 0;
     Time span = 0;
-    std::size_t target = 0; ///< the client's machine, or the key
+    std::size_t target = 0;            ///< the client's machine, or the key
+    std::optional<std::size_t> node{}; ///< of a quorum; none: the way to each of them
     std::int64_t amount = 0;
 };
 
@@ -59,7 +72,8 @@ struct Plan {
     std::uint64_t seed = 0;
     std::size_t clients = 0;
     std::size_t keys = 0;
-    Time horizon = 0; ///< the clients stop working, and the faults end
+    std::size_t nodes = 1; ///< more: a quorum of so many servers
+    Time horizon = 0;      ///< the clients stop working, and the faults end
     std::int64_t ttl_ms = 0;
     std::int64_t timeout_ms = 0;
     bool wide_margin = false;

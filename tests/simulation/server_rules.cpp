@@ -22,7 +22,8 @@ void ServerRules::see(const HistoryLine& line) {
 void ServerRules::see_fault(const HistoryLine& line) {
     if (line.text("breaks") != "exclusion") return;
     const std::string_view kind = line.text("kind");
-    ledger_.breaks.push_back({line.time, line.time + line.number("lasts"), kind});
+    ledger_.breaks.push_back(
+        {line.time, line.time + line.number("lasts"), kind, line.text("target")});
     ledger_.failed_over = ledger_.failed_over || kind == "failover";
 }
 
@@ -93,7 +94,10 @@ void ServerRules::see_change(const HistoryLine& line, std::string_view verb) {
 }
 
 void ServerRules::take(const HistoryLine& line, TokenFacts& token) {
-    if (++token.sets[line.actor] > 1) {
+    // a quorum that reaches one server under two connections has sent it two
+    const auto sent = ledger_.sends.find(static_cast<std::uint64_t>(line.number("id")));
+    const std::string_view slot = sent == ledger_.sends.end() ? "" : sent->second.slot;
+    if (++token.sets[{line.actor, slot}] > 1) {
         report_.add(Rule::ownership,
                     say("token ", line.text("token"), " is set twice on ", line.actor));
     }
@@ -163,12 +167,14 @@ void ServerRules::end() {
         const TokenFacts& token = known.second;
         if (token.answer == "unknown" && token.taken_at >= 0) ++report_.findings.counts.ghosts;
         if (token.answer != "refused") continue;
-        // of a single master, one that took over may have deleted it
-        const bool any = ledger_.guards[token.guard].nodes == 1 && !token.deleted.empty();
-        const bool left = std::any_of(token.lives.begin(), token.lives.end(), [&](const auto& at) {
-            return !token.deleted.contains(at.first);
-        });
-        if (any || !left) continue;
+        const GuardFacts& guard = ledger_.guards[token.guard];
+        const auto left =
+            std::count_if(token.lives.begin(), token.lives.end(),
+                          [&](const auto& at) { return !token.deleted.contains(at.first); });
+        // Of a single master, one that took over may have deleted it. Of a quorum, a node that has not
+        // been heard of may have what is too little for anybody to hold.
+        if (!guard.is_quorum() && !token.deleted.empty()) continue;
+        if (left < guard.majority()) continue;
         report_.line = token.line;
         report_.add(Rule::answers,
                     say("refused, but ", known.first, " was executed and not deleted"));

@@ -1,15 +1,26 @@
 // SPDX-License-Identifier: MIT
 
 #include "simulation/simulation.hpp"
+
+#include "simulation/checker.hpp"
+#include "simulation/connection.hpp"
+#include "simulation/deed.hpp"
 #include "simulation/fiber.hpp"
 #include "simulation/plan.hpp"
+#include "simulation/scene.hpp"
 #include "simulation/shrink.hpp"
 #include "simulation/world.hpp"
+
+#include <leaselock/core/lease_clock.hpp>
+#include <leaselock/redis/command.hpp>
+#include <leaselock/redis/reply.hpp>
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -17,6 +28,7 @@
 #include <set>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -120,8 +132,18 @@ TEST(World, SaysWhenThereIsNoEnd) {
     world.kill(process); // its thread is left where it stands
 }
 
+std::vector<std::uint64_t> seeds_of_quorums(std::size_t count) {
+    std::vector<std::uint64_t> seeds;
+    for (std::uint64_t seed = 0; seeds.size() < count; ++seed) {
+        if (draw_plan(seed).nodes > 1) seeds.push_back(seed);
+    }
+    return seeds;
+}
+
 TEST(Simulation, RepeatsItselfToTheByte) {
-    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    std::vector<std::uint64_t> seeds = seeds_of_quorums(5);
+    for (std::uint64_t seed = 0; seed < 10; ++seed) seeds.push_back(seed);
+    for (const std::uint64_t seed : seeds) {
         const simulation::Run once = carry_out(draw_plan(seed));
         EXPECT_TRUE(once.ended);
         EXPECT_EQ(once.history, carry_out(draw_plan(seed)).history) << seed;
@@ -137,6 +159,79 @@ TEST(Plan, DrawsEveryKindOfFault) {
     EXPECT_EQ(drawn.size(), kinds);
 }
 
+TEST(Simulation, ClientsOfAQuorumLockOverAllOfItsNodes) {
+    Counts counts;
+    for (const std::uint64_t seed : seeds_of_quorums(10)) {
+        const Verdict verdict = judge({seed});
+        counts += verdict.findings.counts;
+        for (std::size_t node = 0; node < draw_plan(seed).nodes; ++node) {
+            const std::string exec = " s" + std::to_string(node) + " exec ";
+            EXPECT_NE(verdict.history.find(exec), std::string::npos) << seed;
+        }
+    }
+    EXPECT_GT(counts.by_quorum, 50U);
+    EXPECT_EQ(counts.by_quorum, counts.grants);
+    EXPECT_GT(counts.renewals, 50U);
+}
+
+TEST(Connection, ManyAreWaitedForAtOnce) {
+    Plan plan = draw_plan(seeds_of_quorums(1).front());
+    plan.nodes = 3;
+    plan.latency = ms;
+    Scene scene{plan};
+    Process& process = scene.world.start_process("p", {});
+    scene.servers[2].pause();
+    std::vector<std::string> answers;
+    std::vector<Time> times;
+    scene.world.start_thread(process, [&] {
+        Way<SimulatedQuorum> way{scene.network, scene.links_of(0)};
+        std::vector<SimulatedConnection*> all;
+        for (SimulatedConnection& one : way.connections) all.push_back(&one);
+        const std::array<std::string_view, 1> ping{"PING"};
+        const Command command{ping, {}};
+        const Deadline by{std::chrono::milliseconds{100}};
+        for (SimulatedConnection* const one : all) one->start({&command, 1}, by);
+        std::vector<bool> over(all.size());
+        while (std::find(over.begin(), over.end(), false) != over.end()) {
+            SimulatedConnection::wait_any(all, by);
+            for (std::size_t i = 0; i < all.size(); ++i) {
+                Reply reply;
+                if (over[i] || !all[i]->finish({&reply, 1})) continue;
+                over[i] = true;
+                answers.push_back(std::to_string(i) + " " + word_of(reply));
+                times.push_back(scene.world.now());
+            }
+        }
+    });
+    ASSERT_TRUE(scene.world.run(never));
+    ASSERT_EQ(answers.size(), 3U);
+    std::sort(answers.begin(), answers.end());
+    EXPECT_EQ(answers, (std::vector<std::string>{"0 ok", "1 ok", "2 unknown"}));
+    EXPECT_LT(times[1], 20 * ms); // three ways of 3 ms at most, and what a thread may lose
+    EXPECT_GE(times[2], 100 * ms);
+    EXPECT_LT(times[2], 101 * ms);
+}
+
+TEST(Plan, AThirdOfTheSeedsIsAboutQuorums) {
+    int quorums = 0;
+    int of_five = 0;
+    for (std::uint64_t seed = 0; seed < 1'000; ++seed) {
+        const Plan plan = draw_plan(seed);
+        if (plan.nodes > 1) ++quorums;
+        if (plan.nodes == 5) ++of_five;
+        EXPECT_EQ(plan.nodes % 2, 1U);
+        for (const Fault& fault : plan.faults) {
+            const bool of_quorums = fault.kind == Kind::misroute || fault.node;
+            EXPECT_FALSE(of_quorums && plan.nodes == 1);
+            EXPECT_FALSE(fault.kind == Kind::failover && plan.nodes > 1);
+            EXPECT_TRUE(plan.nodes == 1 || strikes_client(fault.kind) || fault.node);
+            EXPECT_LT(fault.node.value_or(0), plan.nodes);
+        }
+    }
+    EXPECT_NEAR(quorums, 333, 60);
+    EXPECT_GT(of_five, 30);
+}
+
 TEST(Plan, LeavesSeedsWithoutWhatMayBreakExclusion) {
     int strict = 0;
     for (std::uint64_t seed = 0; seed < 1'000; ++seed) {
@@ -149,9 +244,14 @@ TEST(Plan, LeavesSeedsWithoutWhatMayBreakExclusion) {
     EXPECT_GT(strict, 400);
 }
 
-TEST(Shrink, LeavesOutWhatHasNothingToDoWithIt) {
+class Shrink : public ::testing::TestWithParam<bool> {};
+
+TEST_P(Shrink, LeavesOutWhatHasNothingToDoWithIt) {
     std::uint64_t seed = 0;
-    while (draw_plan(seed).faults.size() < 8 || draw_plan(seed).clients < 4) ++seed;
+    while (draw_plan(seed).faults.size() < 8 || draw_plan(seed).clients < 4 ||
+           (draw_plan(seed).nodes > 1) != GetParam()) {
+        ++seed;
+    }
     const std::vector<Fault> faults = draw_plan(seed).faults;
     const auto needs = [](const Plan& plan, const Fault& fault) {
         return std::any_of(plan.faults.begin(), plan.faults.end(), [&](const Fault& kept) {
@@ -170,7 +270,12 @@ TEST(Shrink, LeavesOutWhatHasNothingToDoWithIt) {
     EXPECT_NE(small.arguments().find("--seed " + std::to_string(seed) + " --drop 0,2,3,4,6"),
               std::string::npos)
         << small.arguments();
+    EXPECT_EQ(small.plan().nodes > 1, GetParam());
 }
+
+INSTANTIATE_TEST_SUITE_P(Worlds, Shrink, ::testing::Values(false, true), [](const auto& one) {
+    return std::string{one.param ? "OfAQuorum" : "OfOneMaster"};
+});
 
 } // namespace
 } // namespace leaselock::simulation

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -23,8 +24,11 @@
 namespace leaselock::simulation {
 
 /// A guard of whose calls and answers every one is written down.
-template <class C>
+template <class B>
 struct ToldGuard {
+    using Options = typename LeaseLock<B>::options_type;
+    static constexpr bool fences = std::same_as<Options, leaselock::Options>;
+
     /// With options that are drawn.
     ToldGuard(World& its_world, const Plan& plan, Random& random, std::string its_key);
     ToldGuard(const ToldGuard&) = delete;
@@ -42,7 +46,16 @@ struct ToldGuard {
     std::string key;
     Options options{};
     Recorder recorder;
-    std::optional<LeaseLock<C>> lock{};
+    std::optional<LeaseLock<B>> lock{};
+
+    [[nodiscard]] bool fenced() const noexcept {
+        if constexpr (fences) return options.fencing;
+        return false;
+    }
+    [[nodiscard]] std::uint64_t fencing_token() const noexcept {
+        if constexpr (fences) return lock->fencing_token();
+        return 0;
+    }
 };
 
 /// What a stop token calls back.
@@ -63,13 +76,14 @@ struct OnStop {
     }
 };
 
-template <class C>
-ToldGuard<C>::ToldGuard(World& its_world, const Plan& plan, Random& random, std::string its_key)
+template <class B>
+ToldGuard<B>::ToldGuard(World& its_world, const Plan& plan, Random& random, std::string its_key)
     : world(its_world), name("g" + std::to_string(its_world.new_id())), key(std::move(its_key)),
       recorder(its_world, name) {
     options.ttl = std::chrono::milliseconds{random.chance(750) ? plan.ttl_ms : 2 * plan.ttl_ms};
     options.timeout = std::chrono::milliseconds{plan.timeout_ms};
-    options.fencing = random.chance(plan.fenced);
+    const bool fencing = random.chance(plan.fenced);
+    if constexpr (fences) options.fencing = fencing;
     options.owner = random.chance(300) ? "label" : "";
     options.wait_cap = std::chrono::milliseconds{std::max<std::int64_t>(10, plan.ttl_ms / 4)};
     if (plan.wide_margin) options.margin = options.ttl / 10;
@@ -78,15 +92,15 @@ ToldGuard<C>::ToldGuard(World& its_world, const Plan& plan, Random& random, std:
         .put("guard", name)
         .put("key", key)
         .put("ttl", options.ttl.count())
-        .put("margin", leaselock::detail::margin_of(options).count())
-        .put("fenced", options.fencing ? 1 : 0)
-        .put("nodes", 1)
+        .put("margin", leaselock::detail::margin_of(leaselock::detail::as_options(options)).count())
+        .put("fenced", fenced() ? 1 : 0)
+        .put_unsigned("nodes", plan.nodes)
         .put("cap", options.wait_cap.count());
 }
 
-template <class C>
+template <class B>
 template <class Verb>
-Outcome ToldGuard<C>::call(std::string_view verb, Time limit, const Verb& run, bool must) {
+Outcome ToldGuard<B>::call(std::string_view verb, Time limit, const Verb& run, bool must) {
     const std::uint64_t id = world.new_id();
     world.line("call")
         .put_unsigned("call", id)
@@ -101,13 +115,13 @@ Outcome ToldGuard<C>::call(std::string_view verb, Time limit, const Verb& run, b
     if (lock) {
         line.put("token", lock->fingerprint());
         line.put("deadline", lock->deadline().time_since_epoch().count());
-        line.put_unsigned("fence", lock->fencing_token());
+        line.put_unsigned("fence", fencing_token());
     }
     return outcome;
 }
 
-template <class C>
-bool ToldGuard<C>::owns() {
+template <class B>
+bool ToldGuard<B>::owns() {
     const bool is = lock->owns_lock();
     world.line("owns")
         .put("guard", name)

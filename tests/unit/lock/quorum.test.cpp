@@ -392,6 +392,39 @@ TEST_F(QuorumTest, N3AMinorityIsGivenBackOnNodesThatDidNotAnswer) {
     EXPECT_EQ(held(), "11100");
 }
 
+/// Its deletion has to go behind the SET that a slow node has yet to answer, and the wait ends before that.
+TEST_F(ThreeNodes, N3WhatAWaitHasNoTimeToGiveBackIsLeftToTheGuard) {
+    meet();
+    for (const std::size_t i : {0U, 1U}) server(i).set("k", "another's", 60s);
+    node(2).set_delay(20ms, 20ms);
+    Guard lock = guard();
+    EXPECT_TRUE(is(lock.try_acquire_for(5ms), Answer::no, errc::busy));
+    clock.advance(20ms);
+    EXPECT_EQ(held(), "111");
+    EXPECT_FALSE(lock.owns_lock());
+    (void)lock.unlock();
+    clock.advance(20ms);
+    EXPECT_EQ(held(), "110");
+}
+
+/// A node that was silent for a while is being asked who it is when the lock is given back.
+TEST_F(ThreeNodes, N3AReleaseGoesOutBehindAProbe) {
+    meet();
+    Guard lock = guard();
+    ASSERT_TRUE(is(lock.try_acquire(), Answer::yes));
+    node(2).next(silence);
+    ASSERT_TRUE(is(lock.renew(), Answer::yes));
+    clock.advance(1s);
+    ASSERT_TRUE(is(lock.renew(), Answer::yes)); // it shows as down
+    clock.advance(1s);
+    for (const std::size_t i : {0U, 1U}) node(i).set_delay(1ms, 1ms);
+    node(2).set_delay(2500us, 2500us);
+    ASSERT_TRUE(is(lock.renew(), Answer::yes)); // and is probed
+    EXPECT_TRUE(is(lock.unlock(), Answer::yes));
+    clock.advance(10ms);
+    EXPECT_EQ(held(), "000");
+}
+
 TEST_F(ThreeNodes, N3AnAcquireWithoutAnswersIsCleanedUpOnAll) {
     meet();
     for (MemoryConnection& each : way.nodes) each.next({Fault::lost_reply});

@@ -75,7 +75,9 @@ Outcome Acquisition<B>::begin_acquisition(Deadline start, Deadline until,
     if (record_->trace != Trace::none) {
         const Outcome cleaned = clean_up(start, until);
         if (record_->trace != Trace::none) {
-            return {Answer::unsent, cleaned.cause, cleaned.text.view()};
+            const bool known = cleaned.answer == Answer::yes || cleaned.answer == Answer::no;
+            return {Answer::unsent, known ? make_error_code(errc::timed_out) : cleaned.cause,
+                    cleaned.text.view()};
         }
         before_send = record_->runtime().now();
     }
@@ -166,14 +168,16 @@ Outcome Acquisition<B>::settle(Attempt& attempt, Deadline end, Deadline until,
     return attempt.outcome;
 }
 
-/// Deletes, by its token, what may be left of it; until that is answered the trace remains. Where the
-/// caller's time is over it is written without waiting for the answer.
+/// Deletes, by its token, what may be left of it; until that is answered, and every node of a quorum that
+/// may have it has been told, the trace remains. Where the caller's time is over it is written without
+/// waiting for the answer.
 template <class B>
 Outcome Acquisition<B>::clean_up(Deadline start, Deadline until) noexcept {
     LeaseRecord& record = *record_;
     const Deadline by = (std::min)(later(start, record.timeout()), (std::max)(start, until));
     Outcome outcome = Verbs<B>::clean_up(backend_, record.dialect(), view_of(*record_), by);
-    if (outcome.answer == Answer::yes || outcome.answer == Answer::no) record.trace = Trace::none;
+    const bool answered = outcome.answer == Answer::yes || outcome.answer == Answer::no;
+    if (answered && record.holders == 0) record.trace = Trace::none;
     record.tell(Verb::clean_up, start, outcome);
     return outcome;
 }

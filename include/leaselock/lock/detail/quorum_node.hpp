@@ -68,9 +68,10 @@ public:
         const bool behind = flight_ == Flight::late;
         return !met_ || (!is_down() && (question.patient || behind));
     }
-    /// Whether a deletion is on its way to it though it is down.
+    /// Whether a deletion is on its way to it though it is down, or goes out once it has answered
+    /// something earlier.
     [[nodiscard]] bool tells_what_is_owed() const noexcept {
-        return told_what_is_owed_ && flight_ == Flight::asking;
+        return owed_ ? flight_ != Flight::none : told_what_is_owed_ && flight_ == Flight::asking;
     }
     [[nodiscard]] const Ballot& ballot() const noexcept { return ballot_; }
     [[nodiscard]] bool is_down() const noexcept { return health_.is_down(); }
