@@ -24,6 +24,8 @@ private:
     // of processes
     void see_process(const HistoryLine& line);
     [[nodiscard]] Time local(const HistoryLine& line) const;
+    /// When an event was told of; it may have been written down later.
+    [[nodiscard]] Time told(const HistoryLine& line) const;
     [[nodiscard]] Time held_up(std::string_view actor, Time now) const;
 
     // of the wire
@@ -36,6 +38,9 @@ private:
     void see_event(const HistoryLine& line);
     void see_attempt(const HistoryLine& line, std::string_view name, TokenFacts& token);
     void note_attempt(const HistoryLine& line, GuardFacts& guard);
+    /// The earliest deadline that it can have.
+    [[nodiscard]] Time least_of(const TokenFacts& token) const;
+    [[nodiscard]] bool is_late(const TokenFacts& token) const;
     void grant(const HistoryLine& line, std::string_view name, TokenFacts& token);
     void see_renewal(const HistoryLine& line, std::string_view name, TokenFacts& token);
     void see_deletion(const HistoryLine& line, std::string_view name, TokenFacts& token);
@@ -47,16 +52,19 @@ private:
     void check_answer(const HistoryLine& event, std::string_view name, const TokenFacts& token,
                       std::string_view verb);
     void check_exclusion(const HistoryLine& line, std::string_view name, const TokenFacts& token);
-    [[nodiscard]] bool is_excused(Time taken, Time granted) const;
+    [[nodiscard]] bool is_excused(std::string_view key, const TokenFacts& holder,
+                                  const TokenFacts& taker, Time granted) const;
 
     // of calls and claims
     void see_call(const HistoryLine& line);
     void see_return(const HistoryLine& line);
+    void note_fence(const HistoryLine& line, const GuardFacts& guard);
     void see_end(const HistoryLine& line, const OpenCall& call);
     void see_claim(const HistoryLine& line, std::string_view guard, bool owns, Time deadline);
     void see_signal(const HistoryLine& line);
     void see_unlisten(const HistoryLine& line);
-    void finish(TokenFacts& token, Time at) const;
+    static void finish(TokenFacts& token, Time at);
+    static void be_over(TokenFacts& token, Time at);
 
     Ledger& ledger_;
     Report& report_;
