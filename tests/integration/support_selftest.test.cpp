@@ -302,6 +302,9 @@ TEST_CASE("support: the proxy slows traffic down") {
     PlainClient client{proxy.port()};
     SECTION("a delay counts in both directions") { proxy.delay(60ms); }
     SECTION("a byte at a time") { proxy.drip(20ms); } // +PONG and a line end: 6 waits
+    SECTION("one direction") { proxy.delay_requests(120ms); }
+    SECTION("the other direction") { proxy.delay_replies(120ms); }
+    SECTION("a byte of the request at a time") { proxy.drip_requests(10ms); } // 14 bytes
     const Stopwatch watch;
     REQUIRE(client({"PING"}) == "PONG");
     REQUIRE(watch.elapsed() >= 115ms);
@@ -309,6 +312,41 @@ TEST_CASE("support: the proxy slows traffic down") {
     const Stopwatch fast;
     REQUIRE(client({"PING"}) == "PONG");
     REQUIRE(fast.elapsed() < 100ms);
+}
+
+TEST_CASE("support: a delay is in the direction that was asked for") {
+    RedisServer server;
+    FaultProxy proxy{server.port()};
+    PlainClient client{proxy.port(), 150ms};
+    auto outside = server.client();
+    bool arrives = false;
+    SECTION("to the server") { proxy.delay_requests(1h); }
+    SECTION("to the server, byte by byte") { proxy.drip_requests(1h); }
+    SECTION("back from it") {
+        proxy.delay_replies(1h);
+        arrives = true;
+    }
+    REQUIRE(client({"SET", "k", "v"}).empty());
+    REQUIRE(proxy.traffic().count("SET") == 1);
+    REQUIRE(outside.exists("k") == arrives);
+    proxy.pass();
+    proxy.cut();
+    PlainClient again{proxy.port()};
+    REQUIRE(again({"PING"}) == "PONG");
+}
+
+TEST_CASE("support: a proxy leads new connections to another server") {
+    RedisServer server;
+    RedisServer other;
+    FaultProxy proxy{server.port()};
+    PlainClient early{proxy.port()};
+    REQUIRE(early({"SET", "k", "v"}) == "OK");
+    proxy.forward_to(other.port());
+    REQUIRE(early({"GET", "k"}) == "v");
+    PlainClient late{proxy.port()};
+    REQUIRE(late({"SET", "k", "w"}) == "OK");
+    REQUIRE(other.client().get("k") == "w");
+    REQUIRE(early({"GET", "k"}) == "v");
 }
 
 TEST_CASE("support: a dripped reply outlives the time limit of hiredis") {

@@ -41,6 +41,7 @@ Counts& Counts::operator+=(const Counts& other) noexcept {
     ghosts += other.ghosts;
     refused_writes += other.refused_writes;
     excused += other.excused;
+    overlaps += other.overlaps;
     return *this;
 }
 

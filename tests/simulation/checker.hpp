@@ -39,6 +39,10 @@ struct Violation {
 struct Tolerance {
     Time slack = 0;          ///< of the time of a line
     Time bound = 50'000'000; ///< that a call, or a signal, may come later
+    /// Threads run at the same time, and may be held up between a deed and its line: what one has done
+    /// is written down behind what another did later. Of such a history only what no hold-up explains
+    /// is held against anybody.
+    bool real = false;
 };
 
 /// What was seen, so that one knows that there was something to see.
@@ -53,6 +57,7 @@ struct Counts {
     std::uint64_t ghosts = 0;         ///< those that had been executed
     std::uint64_t refused_writes = 0; ///< by the store
     std::uint64_t excused = 0;        ///< overlaps that a fault explains
+    std::uint64_t overlaps = 0;       ///< others
 
     Counts& operator+=(const Counts& other) noexcept;
 };

@@ -62,6 +62,12 @@ void HolderRules::note_attempt(const HistoryLine& line, GuardFacts& guard) {
 void HolderRules::grant(const HistoryLine& line, std::string_view name, TokenFacts& token) {
     const GuardFacts& guard = ledger_.guards[token.guard];
     const bool adopts = line.text("verb") == "adopt";
+    for (const std::uint64_t id : token.sends) {
+        const Send& send = ledger_.sends[id];
+        if (token.taken_from < 0 && (send.verb == "set" || send.verb == "adopt")) {
+            token.taken_from = send.at; // as far as this history knows
+        }
+    }
     if (guard.is_quorum()) {
         confirm(best_try(ledger_, token, adopts ? "adopt" : "set", beginning(line), said_yes),
                 token);
@@ -72,12 +78,12 @@ void HolderRules::grant(const HistoryLine& line, std::string_view name, TokenFac
             if (send.verb == (adopts ? "adopt" : "set") && said_yes(send)) confirm(send, token);
         }
     }
-    const Time deadline = local(line) + line.number("remaining");
+    const Time deadline = told(line) + line.number("remaining");
     if (deadline > token.most + tolerance_.slack) {
         report_.add(Rule::deadline, say(name, " ends later than its confirmed SET allows"));
     }
     token.least = deadline;
-    if (line.number("remaining") <= 0) {
+    if (tolerance_.real ? is_late(token) : line.number("remaining") <= 0) {
         report_.add(Rule::honesty, say(name, " is granted behind its deadline"));
     }
     if (guard.fenced && ledger_.has_servers && token.fence == 0) {
@@ -89,6 +95,13 @@ void HolderRules::grant(const HistoryLine& line, std::string_view name, TokenFac
     ++report_.findings.counts.grants;
     check_exclusion(line, name, token);
     ledger_.granted[guard.key].push_back(name);
+}
+
+/// Whether the answers came too late. A holder that is held up behind that cannot know.
+bool HolderRules::is_late(const TokenFacts& token) const {
+    return std::any_of(token.sends.begin(), token.sends.end(), [&](const std::uint64_t id) {
+        return ledger_.sends.at(id).answered > token.most + tolerance_.slack;
+    });
 }
 
 /// Nobody else has the key now: all that others were granted has ended, by what they know, or by their
@@ -105,6 +118,7 @@ void HolderRules::check_exclusion(const HistoryLine& line, std::string_view name
             ++report_.findings.counts.excused;
             continue;
         }
+        ++report_.findings.counts.overlaps;
         report_.add(Rule::exclusion, say(name, " of ", line.actor, " is granted while ", other_name,
                                          " of ", other.actor, " holds ", guard.key));
     }
@@ -114,15 +128,18 @@ void HolderRules::check_exclusion(const HistoryLine& line, std::string_view name
 /// the first lease nor let it run out too early, the second cannot have had its vote.
 bool HolderRules::is_excused(const TokenFacts& token, const TokenFacts& other, Time granted) const {
     // the one that was told last may have been executed first
-    const Time taken = std::min(other.taken_at, token.taken_at);
+    const Time taken = std::min(other.taken_from, token.taken_from);
+    const GuardFacts& guard = ledger_.guards.at(token.guard);
     const auto strikes = [&](std::string_view node) {
-        return std::any_of(ledger_.breaks.begin(), ledger_.breaks.end(),
-                           [&](const FaultSpan& fault) {
-                               return fault.from <= granted && fault.to >= taken &&
-                                      (node.empty() || fault.target == node);
-                           });
+        return std::any_of(
+            ledger_.breaks.begin(), ledger_.breaks.end(), [&](const FaultSpan& fault) {
+                const bool concerns =
+                    fault.by.empty() || fault.by == other.actor || fault.by == token.actor;
+                return concerns && guard.key.starts_with(fault.keys) && fault.from <= granted &&
+                       fault.to >= taken && (node.empty() || fault.target == node);
+            });
     };
-    if (!ledger_.guards.at(token.guard).is_quorum()) return strikes({});
+    if (!guard.is_quorum()) return strikes({});
     std::int64_t both = 0;
     for (const std::string_view node : token.backing) {
         if (!other.backing.contains(node)) continue;
@@ -144,7 +161,7 @@ void HolderRules::check_told(const GuardFacts& guard) {
 
 /// When that began, by the clock of its process.
 Time HolderRules::beginning(const HistoryLine& event) const {
-    return local(event) - event.number("elapsed") - tolerance_.slack;
+    return told(event) - event.number("elapsed") - tolerance_.slack;
 }
 
 /// By the word of the server too, where the history has it.
@@ -234,14 +251,15 @@ void HolderRules::see_renewal(const HistoryLine& line, std::string_view name, To
             confirm(best_try(ledger_, token, "expire", beginning(line), said_yes), token);
             ++report_.findings.counts.renewals;
         }
-        if (token.ended_at >= 0) {
+        if (token.over_at >= 0 && (!tolerance_.real || told(line) > token.over_at)) {
             report_.add(Rule::finality, say(name, " is renewed behind its end"));
         }
         const GuardFacts& guard = ledger_.guards[token.guard];
-        const Time sent = local(line) - line.number("elapsed");
+        const Time sent = told(line) - line.number("elapsed");
         token.least = std::max(token.least, sent + guard.ttl - guard.margin);
     } else if (answer == "no") {
         finish(token, line.time);
+        if (!tolerance_.real) be_over(token, line.time); // else when its loss is told
         token.settled = token.forsaken = true;
     }
 }
@@ -264,7 +282,7 @@ void HolderRules::see_deletion(const HistoryLine& line, std::string_view name, T
 void HolderRules::see_loss(const HistoryLine& line, std::string_view name, TokenFacts& token) {
     ++report_.findings.counts.losses;
     const std::string_view why = line.text("loss");
-    if (why == "expired" && local(line) < token.least - tolerance_.slack) {
+    if (why == "expired" && local(line) < least_of(token) - tolerance_.slack) {
         report_.add(Rule::honesty, say(name, " is lost before its deadline"));
     }
     if (why == "taken" || why == "gone") {
@@ -288,11 +306,17 @@ void HolderRules::see_loss(const HistoryLine& line, std::string_view name, Token
     token.lost_at = line.time;
     token.held_up_at_loss = held_up(line.actor, line.time);
     // else it runs out: held for as long as was asked for, or its renewer has gone
-    if (line.number("remaining") <= 0) finish(token, line.time);
+    if (line.number("remaining") > 0) return;
+    finish(token, line.time);
+    be_over(token, line.time);
 }
 
-void HolderRules::finish(TokenFacts& token, Time at) const {
+void HolderRules::finish(TokenFacts& token, Time at) {
     if (token.granted && token.ended_at < 0) token.ended_at = at;
+}
+
+void HolderRules::be_over(TokenFacts& token, Time at) {
+    if (token.granted && token.over_at < 0) token.over_at = at;
 }
 
 } // namespace leaselock::simulation::detail

@@ -25,6 +25,8 @@ private:
     // of processes
     void see_process(const HistoryLine& line);
     [[nodiscard]] Time local(const HistoryLine& line) const;
+    /// When an event was told of; it may have been written down later.
+    [[nodiscard]] Time told(const HistoryLine& line) const;
     [[nodiscard]] Time held_up(std::string_view actor, Time now) const;
 
     // of the wire
@@ -35,12 +37,15 @@ private:
     void confirm(const Send& send, TokenFacts& token);
     void confirm(const Try& by_nodes, TokenFacts& token);
     void confirm_untold(TokenFacts& token);
-    void note_renewal(const Send& send, TokenFacts& token);
+    void note_renewal(const HistoryLine& line, const Send& send, TokenFacts& token);
 
     // of outcomes
     void see_event(const HistoryLine& line);
     void see_attempt(const HistoryLine& line, std::string_view name, TokenFacts& token);
     void note_attempt(const HistoryLine& line, GuardFacts& guard);
+    /// The earliest deadline that it can have.
+    [[nodiscard]] Time least_of(const TokenFacts& token) const;
+    [[nodiscard]] bool is_late(const TokenFacts& token) const;
     void grant(const HistoryLine& line, std::string_view name, TokenFacts& token);
     void see_renewal(const HistoryLine& line, std::string_view name, TokenFacts& token);
     void see_deletion(const HistoryLine& line, std::string_view name, TokenFacts& token);
@@ -69,11 +74,13 @@ private:
     // of calls and claims
     void see_call(const HistoryLine& line);
     void see_return(const HistoryLine& line);
+    void note_fence(const HistoryLine& line, const GuardFacts& guard);
     void see_end(const HistoryLine& line, const OpenCall& call);
     void see_claim(const HistoryLine& line, std::string_view guard, bool owns, Time deadline);
     void see_signal(const HistoryLine& line);
     void see_unlisten(const HistoryLine& line);
-    void finish(TokenFacts& token, Time at) const;
+    static void finish(TokenFacts& token, Time at);
+    static void be_over(TokenFacts& token, Time at);
 
     Ledger& ledger_;
     Report& report_;

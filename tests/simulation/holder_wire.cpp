@@ -32,6 +32,7 @@ void HolderRules::see_send(const HistoryLine& line) {
     send.to = line.text("to");
     send.via = line.text("via");
     send.slot = slot_of(line);
+    send.at = line.time;
     send.local = local(line);
     send.asked = line.number("asked", line.time);
     send.asked_local = ledger_.actors[line.actor].clock.at(send.asked);
@@ -50,7 +51,7 @@ void HolderRules::see_send(const HistoryLine& line) {
         report_.add(Rule::ownership,
                     say(line.actor, " sends the token ", send.token, " of ", token.actor));
     }
-    if (send.verb == "expire") note_renewal(send, token);
+    if (send.verb == "expire") note_renewal(line, send, token);
 }
 
 /// It connects first; what it is to send has been handed over all the same.
@@ -70,7 +71,7 @@ void HolderRules::note_line(const HistoryLine& line, std::uint64_t id) {
     ledger_.line_of[id] = &facts;
 }
 
-void HolderRules::note_renewal(const Send& send, TokenFacts& token) {
+void HolderRules::note_renewal(const HistoryLine& line, const Send& send, TokenFacts& token) {
     if (!token.granted) {
         report_.add(Rule::ghosts, say("renews ", send.token, ", which was never granted"));
         return;
@@ -78,9 +79,12 @@ void HolderRules::note_renewal(const Send& send, TokenFacts& token) {
     // A renewal that the server wants in another form is the same one still.
     if (!token.renewal_again) token.renewal_asked = send.asked;
     token.renewal_again = false;
-    if (token.ended_at >= 0 && token.renewal_asked > token.ended_at + tolerance_.slack &&
+    if (token.over_at < 0) return;
+    const Time late =
+        tolerance_.real ? tolerance_.bound + held_up(line.actor, line.time) : tolerance_.slack;
+    if (token.renewal_asked > token.over_at + late &&
         !(ledger_.guards[token.guard].is_quorum() &&
-          belongs_to_earlier(ledger_, send, token.ended_at))) {
+          belongs_to_earlier(ledger_, send, token.over_at))) {
         report_.add(Rule::finality, say("renews ", send.token, ", which has ended"));
     }
 }
@@ -101,12 +105,14 @@ void HolderRules::see_reply(const HistoryLine& line) {
     }
     Send& send = found->second;
     send.reply = line.text("is");
+    send.answered = local(line);
     TokenFacts& token = ledger_.tokens[send.token];
     if (!send.via.empty() || ledger_.guards[token.guard].is_quorum())
         return; // it counts with those of the other nodes
     const bool compared = send.reply == "1" || send.reply == "0" || send.reply == "-1";
     if (send.verb == "delete" && compared) token.settled = true;
     if (send.verb != "expire") return;
+    token.denied = token.denied || said_no(send);
     token.renewal_again = send.reply.starts_with("error:NOSCRIPT") || send.reply == "error:ERR";
     if (send.reply != "1" || token.ended_at >= 0) return;
     // a 1 read after the deadline changes nothing

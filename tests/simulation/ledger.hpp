@@ -53,10 +53,12 @@ struct Send {
     std::string_view to;   ///< the server
     std::string_view via;  ///< of a quorum: which one
     std::string_view slot; ///< and which of its connections; the server where that is not known
-    Time local = 0;        ///< when, by the actor's clock
+    Time at = 0;           ///< when
+    Time local = 0;        ///< the same by the actor's clock
     Time asked = 0;        ///< when its caller asked for it, in the time of the run
     Time asked_local = 0;
     Time ttl = 0;
+    Time answered = -1;      ///< when its caller was told, by the actor's clock
     std::string_view reply;  ///< as its caller was told
     std::string_view is;     ///< as the server answered
     std::string_view before; ///< what the key held then
@@ -72,8 +74,11 @@ struct TokenFacts {
     bool granted = false;
     Time most = 0;  ///< the latest deadline that its confirmed sends allow, by the actor's clock
     Time least = 0; ///< the earliest
-    Time taken_at = -1; ///< when a server executed it
-    Time ended_at = -1; ///< as its holder knows
+    Time taken_at = -1;   ///< when a server executed it, at the latest
+    Time taken_from = -1; ///< and at the earliest
+    Time ended_at = -1;   ///< as its holder knows
+    Time over_at = -1;    ///< when it knew for sure: the same, unless threads run at the same time
+    bool denied = false;  ///< its only server has said that it is not there
     bool lost = false;
     bool given_away = false;
     Time lost_at = -1;
@@ -98,7 +103,8 @@ struct TokenFacts {
     std::uint64_t newest = 0;          ///< command about it, by id, when its deletion was last over
     std::set<std::string_view> told{}; ///< of a quorum: connections that got its deletion
     std::uint64_t fence = 0;
-    std::size_t line = 0; ///< of its answer
+    std::uint64_t told_fence = 0; ///< as its holder was told
+    std::size_t line = 0;         ///< of its answer
 };
 
 struct OpenCall {
@@ -118,6 +124,8 @@ struct FaultSpan {
     Time to;
     std::string_view kind;
     std::string_view target;
+    std::string_view keys; ///< what they begin with
+    std::string_view by;   ///< whose leases it concerns; empty: everybody's
 };
 
 /// One connection of a quorum.

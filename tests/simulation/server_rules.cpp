@@ -22,8 +22,8 @@ void ServerRules::see(const HistoryLine& line) {
 void ServerRules::see_fault(const HistoryLine& line) {
     if (line.text("breaks") != "exclusion") return;
     const std::string_view kind = line.text("kind");
-    ledger_.breaks.push_back(
-        {line.time, line.time + line.number("lasts"), kind, line.text("target")});
+    ledger_.breaks.push_back({line.time, line.time + line.number("lasts"), kind,
+                              line.text("target"), line.text("keys"), line.text("by")});
     ledger_.failed_over = ledger_.failed_over || kind == "failover";
 }
 
@@ -71,7 +71,7 @@ void ServerRules::see_change(const HistoryLine& line, std::string_view verb) {
         demand(writes ? due && after == heir : before == after, "takes another's key");
         if (writes) {
             TokenFacts& facts = ledger_.tokens[heir];
-            if (facts.taken_at < 0) facts.taken_at = line.time;
+            if (facts.taken_at < 0) facts.taken_at = facts.taken_from = line.time;
             note_life(line, heir);
         }
     } else if (verb == "delete") {
@@ -101,7 +101,7 @@ void ServerRules::take(const HistoryLine& line, TokenFacts& token) {
         report_.add(Rule::ownership,
                     say("token ", line.text("token"), " is set twice on ", line.actor));
     }
-    if (token.taken_at < 0) token.taken_at = line.time;
+    if (token.taken_at < 0) token.taken_at = token.taken_from = line.time;
     note_life(line, line.text("token"));
 }
 
@@ -150,7 +150,7 @@ void ServerRules::see_store(const HistoryLine& line) {
     }
     if (!store.newest.empty() && store.newest != token) {
         const TokenFacts& newest = ledger_.tokens[store.newest];
-        if (writer.taken_at < newest.taken_at) {
+        if (writer.taken_at < newest.taken_from) {
             report_.add(Rule::fencing,
                         say("stale: ", token, " writes behind the newer ", store.newest));
         }

@@ -3,10 +3,10 @@
 #include "simulation/surroundings.hpp"
 
 #include "simulation/random.hpp"
+#include "simulation/told_event.hpp"
 #include "simulation/world.hpp"
 
 #include <leaselock/core/observer.hpp>
-#include <leaselock/core/outcome.hpp>
 
 #include <atomic>
 #include <cstdint>
@@ -14,20 +14,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 namespace leaselock::simulation {
-
-namespace {
-
-std::string_view loss_of(const std::error_code& cause) {
-    for (const Loss loss : {Loss::taken, Loss::gone, Loss::expired, Loss::max_hold, Loss::unkept}) {
-        if (cause == cause_of(loss)) return to_string(loss);
-    }
-    return {};
-}
-
-} // namespace
 
 bool Store::ask(std::string_view what, std::string_view key, std::string_view token,
                 std::uint64_t fence, Random& random) {
@@ -60,15 +48,8 @@ bool Store::ask(std::string_view what, std::string_view key, std::string_view to
 }
 
 void Recorder::on_event(const Event& event) noexcept {
-    world_.line("event")
-        .put("guard", guard_)
-        .put("verb", to_string(event.verb))
-        .put("answer", to_string(event.outcome.answer))
-        .put("token", event.fingerprint)
-        .put("elapsed", event.elapsed.count())
-        .put("remaining", event.remaining.count())
-        .put("cause", event.outcome.cause ? event.outcome.cause.message() : std::string{})
-        .put("loss", event.verb == Verb::lose ? loss_of(event.outcome.cause) : "");
+    auto line = world_.line("event");
+    put_event(line, guard_, event);
 }
 
 } // namespace leaselock::simulation

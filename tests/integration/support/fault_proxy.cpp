@@ -45,8 +45,10 @@ struct Rule {
 struct Modes {
     bool drop_requests = false;
     bool drop_replies = false;
-    milliseconds delay{0};
-    milliseconds drip{0};
+    milliseconds delay_requests{0};
+    milliseconds delay_replies{0};
+    milliseconds drip_requests{0};
+    milliseconds drip_replies{0};
     std::optional<std::size_t> cut_after;
 };
 
@@ -58,7 +60,8 @@ struct Connection {
     std::deque<Message> to_server;
     std::deque<Message> to_client;
     std::deque<std::optional<Fault>> fates; // of the replies that are still to come
-    Clock::time_point next_drip;
+    Clock::time_point next_to_server;       // byte that drips
+    Clock::time_point next_to_client;
     bool requests_lost = false;
     bool replies_lost = false;
     bool replied = true; // since the client's last bytes
@@ -69,7 +72,10 @@ struct Connection {
         reset_connection(server);
     }
     [[nodiscard]] Clock::time_point client_due() const {
-        return std::max(to_client.front().due, next_drip);
+        return std::max(to_client.front().due, next_to_client);
+    }
+    [[nodiscard]] Clock::time_point server_due() const {
+        return std::max(to_server.front().due, next_to_server);
     }
 };
 
@@ -93,8 +99,8 @@ bool send_front(int socket, std::deque<Message>& queue, std::size_t most, std::s
 /// One thread owns all of the state; other threads hand it tasks and wait for them.
 class FaultProxy::Loop {
 public:
-    explicit Loop(std::uint16_t server_port)
-        : wake_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)}, server_port_{server_port} {
+    explicit Loop(std::uint16_t forwarded_port)
+        : server_port{forwarded_port}, wake_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {
         if (!wake_) {
             system_failure("eventfd");
         }
@@ -120,6 +126,7 @@ public:
     std::vector<Rule> rules;
     Traffic traffic;
     std::list<Connection> connections;
+    std::uint16_t server_port;
     void close_listener() { listener_.close(); }
 
 private:
@@ -139,7 +146,6 @@ private:
     ReservedPort port_;
     FileDescriptor wake_;
     FileDescriptor listener_;
-    std::uint16_t server_port_;
     bool stop_ = false;
 
     std::mutex mutex_;
@@ -209,7 +215,7 @@ void FaultProxy::Loop::wait() {
         const bool to_client = c.client && !c.to_client.empty();
         const bool to_server = c.server && !c.to_server.empty() && !c.to_server.front().held;
         add(c.client, to_client ? std::optional{c.client_due()} : std::nullopt);
-        add(c.server, to_server ? std::optional{c.to_server.front().due} : std::nullopt);
+        add(c.server, to_server ? std::optional{c.server_due()} : std::nullopt);
     }
     if (poll(waiting.data(), waiting.size(), poll_timeout(next)) < 0 && errno != EINTR) {
         system_failure("poll");
@@ -226,7 +232,7 @@ void FaultProxy::Loop::accept_all() {
             return;
         }
         ++traffic.connections;
-        c.server = connect_to_loopback(server_port_);
+        c.server = connect_to_loopback(server_port);
         if (c.server) {
             connections.push_back(std::move(c));
         } else {
@@ -303,7 +309,7 @@ void FaultProxy::Loop::on_request(Connection& c, const std::string& message) {
     c.requests_lost |= modes.drop_requests || fault == Fault::drop_request;
     if (!c.requests_lost) {
         c.to_server.push_back(
-            {message, Clock::now() + modes.delay, fault == Fault::hold_request, 0});
+            {message, Clock::now() + modes.delay_requests, fault == Fault::hold_request, 0});
         c.fates.push_back(fault);
     }
 }
@@ -319,28 +325,29 @@ void FaultProxy::Loop::on_reply(Connection& c, const std::string& message) {
     }
     c.replies_lost |= modes.drop_replies || fate == Fault::drop_reply;
     if (!c.replies_lost && c.client) {
-        c.to_client.push_back({message, Clock::now() + modes.delay, false, 0});
+        c.to_client.push_back({message, Clock::now() + modes.delay_replies, false, 0});
     }
 }
 
 void FaultProxy::Loop::write_server(Connection& c) {
     while (c.server && !c.to_server.empty()) {
-        const auto& front = c.to_server.front();
-        std::size_t sent = 0;
-        if (front.held || front.due > Clock::now()) {
+        if (c.to_server.front().held || c.server_due() > Clock::now()) {
             return;
         }
-        if (!send_front(c.server.get(), c.to_server, std::string::npos, sent)) {
+        const std::size_t most = modes.drip_requests > milliseconds{0} ? 1 : std::string::npos;
+        std::size_t sent = 0;
+        if (!send_front(c.server.get(), c.to_server, most, sent)) {
             c.server.close();
         } else if (sent == 0) {
             return;
         }
+        c.next_to_server = Clock::now() + modes.drip_requests;
     }
 }
 
 void FaultProxy::Loop::write_client(Connection& c) {
     while (c.client && !c.to_client.empty() && c.client_due() <= Clock::now()) {
-        std::size_t most = modes.drip > milliseconds{0} ? 1 : std::string::npos;
+        std::size_t most = modes.drip_replies > milliseconds{0} ? 1 : std::string::npos;
         most = std::min(most, modes.cut_after.value_or(most));
         std::size_t sent = 0;
         if (most > 0 && !send_front(c.client.get(), c.to_client, most, sent)) {
@@ -355,7 +362,7 @@ void FaultProxy::Loop::write_client(Connection& c) {
             return;
         }
         c.replied = true;
-        c.next_drip = Clock::now() + modes.drip;
+        c.next_to_client = Clock::now() + modes.drip_replies;
     }
 }
 
@@ -383,7 +390,7 @@ void FaultProxy::pass() {
         loop_->modes = Modes{};
         loop_->rules.clear();
         for (auto& c : loop_->connections) {
-            c.next_drip = {};
+            c.next_to_server = c.next_to_client = {};
         }
     });
 }
@@ -401,11 +408,23 @@ void FaultProxy::black_hole() {
 }
 
 void FaultProxy::delay(std::chrono::milliseconds by) {
-    loop_->perform([&] { loop_->modes.delay = by; });
+    loop_->perform([&] { loop_->modes.delay_requests = loop_->modes.delay_replies = by; });
+}
+
+void FaultProxy::delay_requests(std::chrono::milliseconds by) {
+    loop_->perform([&] { loop_->modes.delay_requests = by; });
+}
+
+void FaultProxy::delay_replies(std::chrono::milliseconds by) {
+    loop_->perform([&] { loop_->modes.delay_replies = by; });
 }
 
 void FaultProxy::drip(std::chrono::milliseconds each) {
-    loop_->perform([&] { loop_->modes.drip = each; });
+    loop_->perform([&] { loop_->modes.drip_replies = each; });
+}
+
+void FaultProxy::drip_requests(std::chrono::milliseconds each) {
+    loop_->perform([&] { loop_->modes.drip_requests = each; });
 }
 
 void FaultProxy::cut() {
@@ -422,6 +441,10 @@ void FaultProxy::cut_after_reply_bytes(std::size_t n) {
 
 void FaultProxy::refuse() {
     loop_->perform([this] { loop_->close_listener(); });
+}
+
+void FaultProxy::forward_to(std::uint16_t server_port) {
+    loop_->perform([&] { loop_->server_port = server_port; });
 }
 
 void FaultProxy::accept_again() {

@@ -55,13 +55,17 @@ public:
     void pass(); ///< ends all modes and rules; held requests stay
     void drop_requests();
     void drop_replies();
-    void black_hole();                         ///< neither passes, and the connections stay open
-    void delay(std::chrono::milliseconds by);  ///< both directions
+    void black_hole();                        ///< neither passes, and the connections stay open
+    void delay(std::chrono::milliseconds by); ///< both directions
+    void delay_requests(std::chrono::milliseconds by);
+    void delay_replies(std::chrono::milliseconds by);
     void drip(std::chrono::milliseconds each); ///< replies, byte by byte
-    void cut();                                ///< resets all connections, once
-    void cut_after_reply_bytes(std::size_t n); ///< resets a connection, once, behind n more bytes
-    void refuse();                             ///< closes the listener; open connections stay
-    void accept_again();                       ///< the same port
+    void drip_requests(std::chrono::milliseconds each);
+    void cut();                                 ///< resets all connections, once
+    void cut_after_reply_bytes(std::size_t n);  ///< resets a connection, once, behind n more bytes
+    void refuse();                              ///< closes the listener; open connections stay
+    void accept_again();                        ///< the same port
+    void forward_to(std::uint16_t server_port); ///< new connections; open ones stay where they are
 
     /// The next `times` commands with this word, any case, as name or argument (a script's SHA, a
     /// key). Earlier rules go first.
