@@ -151,7 +151,7 @@ Outcome Holder<C>::acquire(Guard& guard, const std::optional<Lease>& lease) {
 
 template <class C>
 void Holder<C>::hold(Guard& guard, Way<C>& way, std::size_t place) {
-    const std::string token{guard.lock().fingerprint()};
+    const std::string token = scribe_.token(guard.lock().fingerprint());
     if (random_.chance(600)) {
         const bool bounded = random_.chance(150);
         (void)guard.call("keep", 0, [&] {
@@ -179,7 +179,7 @@ void Holder<C>::hold(Guard& guard, Way<C>& way, std::size_t place) {
 /// should; some do not look again, and it is the store's to refuse them.
 template <class C>
 void Holder<C>::work_under(Guard& guard, std::size_t place) {
-    const std::string token{guard.lock().fingerprint()};
+    const std::string token = scribe_.token(guard.lock().fingerprint());
     const std::uint64_t fence = guard.lock().fencing_token();
     const bool fenced = guard.options().fencing;
     const bool careless = fenced && random_.chance(400);
@@ -206,7 +206,7 @@ bool Holder<C>::still_owns(Guard& guard, std::size_t place) {
     const Time until = now + left * 1000 / (1'000'000 + job_.ppm) * 1000;
     if (witness_.enter(place, who_, now, until)) {
         scribe_.line("overlap", [&](History::Line& line) {
-            line.put("key", guard.key()).put("token", guard.lock().fingerprint());
+            line.put("key", guard.key()).put("token", scribe_.token(guard.lock().fingerprint()));
         });
     }
     return true;

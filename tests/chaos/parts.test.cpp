@@ -68,6 +68,16 @@ TEST(Witness, SeesNobodyWhoHasLeftOrWhoseTimeIsOver) {
     EXPECT_EQ(witness.overlaps(), 1U);
 }
 
+// Two tokens of a long run may well begin with the same eight digits: seen once in ten minutes.
+TEST(Scribe, TellsTokensOfTwoProcessesApart) {
+    const Folder folder;
+    const Scribe one{folder.file("a"), "w1.3", 0};
+    const Scribe other{folder.file("b"), "w0.9", 0};
+    EXPECT_EQ(one.token("39eff600"), "39eff600@w1.3");
+    EXPECT_NE(one.token("39eff600"), other.token("39eff600"));
+    EXPECT_EQ(one.token(""), "");
+}
+
 TEST(Store, RefusesWhatIsStaleAndWritesItDown) {
     const Folder folder;
     const Scribe scribe{folder.file("h"), "world", 0};

@@ -47,6 +47,11 @@ public:
     [[nodiscard]] Time epoch() const noexcept { return epoch_; }
     [[nodiscard]] const std::string& actor() const noexcept { return actor_; }
 
+    /// The name of a token of this process: fingerprints alone are too few for all tokens of a long run.
+    [[nodiscard]] std::string token(std::string_view fingerprint) const {
+        return fingerprint.empty() ? std::string{} : std::string{fingerprint} + "@" + actor_;
+    }
+
     /// @param put gets the line, and puts the fields
     template <class Put>
     void line(Time at, std::string_view actor, std::string_view what, const Put& put) const {

@@ -79,7 +79,7 @@ public:
         const Time at = scribe_.now();
         const auto late = LeaseClock::now() - made;
         scribe_.line(at, "event", [&](History::Line& line) {
-            simulation::put_event(line, guard_, event);
+            simulation::put_event(line, guard_, scribe_.token(event.fingerprint), event);
             line.put("late", late.count());
         });
     }
@@ -122,7 +122,10 @@ private:
             const simulation::Deed deed = simulation::deed_of(commands[i].argv);
             auto line = history.add(now, scribe_.actor(), "send");
             line.put_unsigned("id", first + i).put("verb", deed.verb).put("key", deed.key);
-            line.put("token", deed.token).put("heir", deed.heir).put("to", server_);
+            // what is adopted is another process's
+            const bool adopts = !deed.heir.empty();
+            line.put("token", adopts ? std::string{deed.token} : scribe_.token(deed.token));
+            line.put("heir", scribe_.token(deed.heir)).put("to", server_);
             if (deed.ttl != 0) line.put("ttl", deed.ttl);
         }
         scribe_.write(history.text());

@@ -53,7 +53,7 @@ public:
             line.put_unsigned("call", id).put("answer", to_string(outcome.answer));
             line.put("cause", outcome.cause ? outcome.cause.message() : std::string{});
             if (!lock_) return;
-            line.put("token", lock_->fingerprint());
+            line.put("token", scribe_.token(lock_->fingerprint()));
             line.put_unsigned("fence", lock_->fencing_token());
         });
         return outcome;
@@ -89,7 +89,7 @@ private:
     void tell_owns(Time at, bool is, Deadline deadline) const {
         scribe_.line(at, "owns", [&](History::Line& line) {
             line.put("guard", name_)
-                .put("token", lock_->fingerprint())
+                .put("token", scribe_.token(lock_->fingerprint()))
                 .put("is", std::int64_t{is ? 1 : 0})
                 .put("deadline",
                      is ? deadline.time_since_epoch().count() - scribe_.epoch() : Time{0})

@@ -49,7 +49,7 @@ bool Store::ask(std::string_view what, std::string_view key, std::string_view to
 
 void Recorder::on_event(const Event& event) noexcept {
     auto line = world_.line("event");
-    put_event(line, guard_, event);
+    put_event(line, guard_, event.fingerprint, event);
 }
 
 } // namespace leaselock::simulation

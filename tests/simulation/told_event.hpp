@@ -20,11 +20,13 @@ namespace leaselock::simulation {
     return {};
 }
 
-inline void put_event(History::Line& line, std::string_view guard, const Event& event) {
+/// @param token how the history names it
+inline void put_event(History::Line& line, std::string_view guard, std::string_view token,
+                      const Event& event) {
     line.put("guard", guard)
         .put("verb", to_string(event.verb))
         .put("answer", to_string(event.outcome.answer))
-        .put("token", event.fingerprint)
+        .put("token", token)
         .put("elapsed", event.elapsed.count())
         .put("remaining", event.remaining.count())
         .put("cause", event.outcome.cause ? event.outcome.cause.message() : std::string{})
