@@ -68,8 +68,7 @@ public:
         const bool behind = flight_ == Flight::late;
         return !met_ || (!is_down() && (question.patient || behind));
     }
-    /// Whether a deletion is on its way to it though it is down, or goes out once it has answered
-    /// something earlier.
+    /// Whether a deletion is on its way to it though down, or goes out behind an earlier answer.
     [[nodiscard]] bool tells_what_is_owed() const noexcept {
         return owed_ ? flight_ != Flight::none : told_what_is_owed_ && flight_ == Flight::asking;
     }
