@@ -26,14 +26,14 @@ using namespace leaselock::simulation;
 
 constexpr std::string_view usage =
     "leaselock_simulation [--seeds N] [--first N] [--seconds N] [--jobs N]\n"
-    "    runs N seeds (700, or LEASELOCK_SIMULATION_SEEDS), or as many as fit into N seconds\n"
+    "    runs N seeds (300, or LEASELOCK_SIMULATION_SEEDS), or as many as fit into N seconds\n"
     "leaselock_simulation --seed N [--drop FAULT,...] [--without CLIENT,...] [--until MS] "
     "[--print]\n"
     "    runs one, less what is left out; prints its plan, and its history\n"
     "both with --rule NAME: looks at that one alone\n";
 
 struct Arguments {
-    std::uint64_t seeds = 700;
+    std::uint64_t seeds = 300;
     std::uint64_t first = 0;
     std::uint64_t seconds = 0;
     std::uint64_t jobs = 1;
