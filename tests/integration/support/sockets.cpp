@@ -7,11 +7,14 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <filesystem>
+#include <string>
 
 namespace leaselock::test {
 namespace {
@@ -108,6 +111,21 @@ std::optional<std::string> receive_some(int socket) {
             return std::nullopt;
         }
     }
+}
+
+bool input_waits(std::uint16_t except_to) {
+    for (const auto& entry : std::filesystem::directory_iterator{"/proc/self/fd"}) {
+        const int descriptor = std::stoi(entry.path().filename());
+        sockaddr_in peer{};
+        socklen_t size = sizeof peer;
+        int waiting = 0;
+        if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &size) == 0 &&
+            peer.sin_family == AF_INET && ntohs(peer.sin_port) != except_to &&
+            ioctl(descriptor, FIONREAD, &waiting) == 0 && waiting > 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 std::optional<std::size_t> send_some(int socket, std::string_view bytes) noexcept {

@@ -32,6 +32,9 @@ namespace leaselock::test {
 /// What has arrived: empty when there is nothing yet, nullopt at the end of the connection.
 [[nodiscard]] std::optional<std::string> receive_some(int socket);
 
+/// Whether something waits to be read on a connection of this process, other than to that port.
+[[nodiscard]] bool input_waits(std::uint16_t except_to);
+
 /// How much the kernel took, 0 when its buffer is full, nullopt when the connection is broken.
 [[nodiscard]] std::optional<std::size_t> send_some(int socket, std::string_view bytes) noexcept;
 

@@ -140,7 +140,7 @@ TEST_CASE("N12 TLS HiredisConnection: an endless reply takes bounded memory") {
     n12_endless_reply(make_fronted);
 }
 TEST_CASE("N13 TLS HiredisConnection: a reply too many is seen") {
-    n13_reply_too_many(make_fronted);
+    n13_reply_too_many(make_fronted, true);
 }
 TEST_CASE("N13 TLS HiredisConnection: nothing is sent into a stream that has ended") {
     n13_closed_while_idle(make_fronted);
@@ -202,7 +202,7 @@ TEST_CASE("N12 TLS MultiplexedConnection: garbage is a protocol error") {
     n12_garbage(make_shared_fronted);
 }
 TEST_CASE("N13 TLS MultiplexedConnection: a reply too many is seen") {
-    n13_reply_too_many(make_shared_fronted);
+    n13_reply_too_many(make_shared_fronted, true);
 }
 TEST_CASE("N13 TLS MultiplexedConnection: nothing is sent into a stream that has ended") {
     n13_closed_while_idle(make_shared_fronted);
