@@ -9,10 +9,15 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <condition_variable>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -46,6 +51,46 @@ int socket_to(std::uint16_t port) {
     }
     return -1;
 }
+
+/// The machine, with a clock that can be moved on, and a thread that can be held where it looks at it.
+class HoldingRuntime final : public Runtime {
+public:
+    void leap(LeaseClock::duration span) { ahead_ += span.count(); }
+    void hold(std::thread::id thread) { held_ = thread; }
+    [[nodiscard]] bool holds() const { return holding_; }
+
+    [[nodiscard]] Deadline now() const noexcept override {
+        while (held_.load() == std::this_thread::get_id()) {
+            holding_ = true;
+            std::this_thread::sleep_for(1ms);
+        }
+        return machine_.now() + LeaseClock::duration{ahead_.load()};
+    }
+    void sleep_until(Deadline by) noexcept override { machine_.sleep_until(by); }
+    bool wait_until(const std::atomic<std::uint32_t>& word, std::uint32_t old,
+                    Deadline by) noexcept override {
+        return machine_.wait_until(word, old, by);
+    }
+    void notify_all(const std::atomic<std::uint32_t>& word) noexcept override {
+        machine_.notify_all(word);
+    }
+    [[nodiscard]] std::error_code fill_random(std::span<std::byte> bytes) noexcept override {
+        return machine_.fill_random(bytes);
+    }
+    [[nodiscard]] ProcessId process() const noexcept override { return machine_.process(); }
+    [[nodiscard]] std::error_code start_thread(ThreadHandle& handle, void* (*entry)(void*),
+                                               void* argument) noexcept override {
+        return machine_.start_thread(handle, entry, argument);
+    }
+    void join(ThreadHandle handle) noexcept override { machine_.join(handle); }
+    void detach(ThreadHandle handle) noexcept override { machine_.detach(handle); }
+
+private:
+    Runtime& machine_ = system_runtime();
+    std::atomic<LeaseClock::rep> ahead_{0};
+    std::atomic<std::thread::id> held_{};
+    mutable std::atomic<bool> holding_{false};
+};
 
 } // namespace
 
@@ -568,6 +613,29 @@ TEST_CASE("HiredisConnection: a second thread is told so, and takes nobody's rep
     }));
     CHECK(second.kind == Reply::unsent);
     server.continue_process();
+    other.join();
+    CHECK(line_of(first) == "$first");
+}
+
+TEST_CASE("C5 HiredisConnection: a second thread is told so even when the first has long been over "
+          "its time") {
+    const RedisServer server;
+    HoldingRuntime runtime;
+    HiredisConnection c{server.url(), runtime};
+    REQUIRE(line_of(call(c, {"PING"})) == "+PONG");
+    Reply first;
+    std::thread other{[&] {
+        runtime.hold(std::this_thread::get_id()); // behind its send: it has no other reason to look
+        const Words words{"ECHO", "first"};
+        const Command command{words, {}};
+        c.call({&command, 1}, {&first, 1}, in(20s));
+    }};
+    CHECK(eventually([&] { return runtime.holds(); }));
+    runtime.leap(1h); // the machine was suspended
+    const Reply second = call(c, {"ECHO", "second"}, 2h);
+    CHECK(line_of(second) == "unsent");
+    CHECK(second.cause == errc::in_use);
+    runtime.hold({});
     other.join();
     CHECK(line_of(first) == "$first");
 }

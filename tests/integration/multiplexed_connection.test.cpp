@@ -507,6 +507,23 @@ TEST_CASE("N13 MultiplexedConnection: a reply too many is seen by a call without
     CHECK(line_of(call(c, {"SET", "k", "v", "NX"}, 500ms)) != "+OK");
 }
 
+TEST_CASE("B05 MultiplexedConnection: a call without time goes out behind the last leader") {
+    RedisServer server;
+    FaultProxy proxy{server.port()};
+    MultiplexedConnection c{proxy.url(), system_runtime(), 10s};
+    REQUIRE(line_of(call(c, {"PING"})) == "+PONG");
+    server.stop_process();
+    const auto before = proxy.traffic().client_bytes;
+    Reply first;
+    std::thread leader{[&] { first = call(c, {"ECHO", "first"}, 20s); }};
+    CHECK(eventually([&] { return proxy.traffic().client_bytes > before; }));
+    CHECK(line_of(call(c, {"SET", "k", "1"}, -1ms)) == "unknown");
+    server.continue_process();
+    leader.join();
+    CHECK(line_of(first) == "$first");
+    CHECK(eventually([&] { return server.client().get("k") == "1"; }));
+}
+
 TEST_CASE("MultiplexedConnection: calls without time leave no memory behind") {
     const RedisServer server;
     const auto c = make(server.url());

@@ -75,7 +75,7 @@ public:
 
     /// Begins a call, without waiting; a call that is under way is given up. See `SplitConnection`.
     void start(std::span<const Command> commands, Deadline by) noexcept {
-        (void)begin(commands, by); // `finish` says whether
+        (void)begin(commands, by, by); // `finish` says whether
     }
 
     /// Goes on with the call as far as possible. Hand over the same replies each time: those that have
@@ -103,8 +103,10 @@ private:
         failed,     ///< it has failed, and its verdicts wait to be fetched
     };
 
+    /// @param kept until when other threads are kept out, if `finish` does not come
     /// @return false: a call of another thread's is under way
-    [[nodiscard]] bool begin(std::span<const Command> commands, Deadline by) noexcept;
+    [[nodiscard]] bool begin(std::span<const Command> commands, Deadline by,
+                             Deadline kept) noexcept;
     /// Waits for what the call under way needs next.
     /// @return false where the next receive is to do that, which is one system call less
     [[nodiscard]] bool wait() noexcept;
@@ -152,14 +154,16 @@ private:
 
 inline void HiredisConnection::call(std::span<const Command> commands, std::span<Reply> replies,
                                     Deadline by) noexcept {
-    if (!begin(commands, by)) return refuse(replies);
+    // it may be over its time by long, behind a suspend: it comes to its end all the same
+    if (!begin(commands, by, (Deadline::max)())) return refuse(replies);
     while (!proceed(replies, wait())) notice_fork(); // a signal handler's
     occupancy_.leave();
 }
 
-inline bool HiredisConnection::begin(std::span<const Command> commands, Deadline by) noexcept {
+inline bool HiredisConnection::begin(std::span<const Command> commands, Deadline by,
+                                     Deadline kept) noexcept {
     if (runtime_.process() != process_) leave_to_parent();
-    if (!occupancy_.enter(runtime_, by)) return false;
+    if (!occupancy_.enter(runtime_, kept)) return false;
     if (phase_ != Phase::idle) stream_.close(); // its replies would answer this call
     by_ = by;
     phase_ = Phase::exchanging;

@@ -572,6 +572,20 @@ TEST_F(QuorumTest, ASlowNodesDialectIsLearntFromItsLateAnswers) {
     EXPECT_EQ(held(), "11111");
 }
 
+TEST_F(QuorumTest, S7ASlowNodeThatForgotTheScriptsHearsTheTextAgain) {
+    meet();
+    Guard lock = guard({.ttl = 1s, .timeout = 200ms});
+    ASSERT_TRUE(is(lock.try_acquire(), Answer::yes));
+    node(4).set_delay(20ms, 20ms);
+    server(4).flush_scripts();
+    for (int i = 0; i < 10; ++i) {
+        clock.advance(300ms);
+        ASSERT_TRUE(is(lock.renew(), Answer::yes));
+    }
+    clock.advance(100ms);
+    EXPECT_EQ(held(), "11111");
+}
+
 /// Nobody is there any more to say it again in the other dialect.
 TEST_F(QuorumTest, B05ANodeWithoutGetexUnderstandsADeletionAtOnce) {
     for (MemoryRedis& each : cluster.servers) each.set_lacks_getex(true);

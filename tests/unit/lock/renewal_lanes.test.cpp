@@ -263,6 +263,17 @@ TEST_F(LanesTest, ALossOrALongestHoldInAnyLaneIsSignalledAtItsTime) {
     EXPECT_TRUE(locks[0]->owns_lock());
 }
 
+TEST_F(LanesTest, AServerThatAnswersByErrorsHearsNoStormOfThem) {
+    wire.to(0).set_delay(500us, 500us);
+    keep("aa", 100);
+    clock.advance(5s);
+    wire.to(0).always({.kind = Fault::error, .text = "OOM command not allowed"});
+    wire.to(0).reset_counters();
+    clock.advance(1s); // a retry is due after 100 ms
+    EXPECT_LE(wire.to(0).commands(), 1000U);
+    EXPECT_GE(wire.to(0).commands(), 300U);
+}
+
 TEST_F(LanesTest, ALeaseFollowsItsKey) {
     keep("aa", 10);
     keep("ba", 10);

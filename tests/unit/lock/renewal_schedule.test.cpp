@@ -200,6 +200,25 @@ TEST_F(ScheduleTest, AFailedOneIsTriedAgainSoon) {
     }
 }
 
+TEST_F(ScheduleTest, AFailedOneKeepsItsPauseWhateverGoesOutMeanwhile) {
+    std::array<RenewalNode, 2> node{};
+    add(node[0], 3s, zero, zero + 3s);
+    add(node[1], 3s, zero + 50ms, zero + 3s);
+    ASSERT_EQ(take(zero).size(), 2U) << "a renewal goes along";
+    schedule.failed(node[0], zero);
+    schedule.renewed(node[1], zero, zero + 3s);
+    schedule.line_up(zero);
+    EXPECT_TRUE(schedule.ready().empty());
+    RenewalNode other{};
+    add(other, 3s, zero + 80ms, zero + 3s);
+    EXPECT_THAT(take(zero + 80ms), ::testing::ElementsAre(&other));
+    EXPECT_EQ(schedule.next_batch(), zero + 100ms);
+    ASSERT_THAT(take(zero + 100ms), ::testing::ElementsAre(&node[0]));
+    // and is like any other once it has succeeded
+    schedule.renewed(node[0], zero + 100ms, zero + 3100ms);
+    EXPECT_EQ(take(zero + 1s).size(), 2U);
+}
+
 TEST_F(ScheduleTest, TheWatchLooksAtTheEndOfALeaseOrOfItsLongestHold) {
     RenewalNode a{};
     RenewalNode b{};

@@ -31,8 +31,8 @@ namespace detail {
     return cause == errc::read_only || cause == errc::master_down ||
            cause == errc::too_few_replicas;
 }
-/// A batch of commands and their replies over one stream. It never waits: it goes on as far as the
-/// kernel lets it.
+/// A batch of commands and their replies over one stream. It goes on as far as the kernel lets it, and
+/// waits only where that is asked for.
 class Exchange {
 public:
     /// @return false for want of memory

@@ -191,12 +191,14 @@ inline void Multiplexer::lead(Slot& slot, Deadline by, Deadline now, Guarded& lo
 }
 
 /// Lets go of the lead. What has gathered goes out first, so that the server has it while the threads
-/// wake up whose replies have come.
+/// wake up whose replies have come; for what was posted meanwhile there may be no other leader.
 inline void Multiplexer::hand_over(Guarded& lock) noexcept {
     SlotQueue& queue = shared_->queue();
     while (!queue.is_empty() || !entrance_.try_leave()) {
         queue.add_from(entrance_);
-        if (queue.has_pending() && is_open()) shared_->write(runtime_.now());
+        if ((queue.has_pending() || queue.has_output()) && is_open()) {
+            shared_->write(runtime_.now());
+        }
         if (queue.appoint(bells_.are_awake())) break;
         shared_->leave_alone();
         if (entrance_.try_leave()) break;

@@ -18,7 +18,7 @@ namespace detail {
 /// other's replies: that is said to the second, where it is seen, and not done.
 class Occupancy {
 public:
-    /// @param by until when the call may take
+    /// @param by until when it may take, where nobody may ever come to end it
     /// @return false: another thread's is under way
     [[nodiscard]] bool enter(const Runtime& runtime, Deadline by) noexcept {
         const std::thread::id self = std::this_thread::get_id();

@@ -29,7 +29,7 @@ namespace leaselock {
 inline namespace LEASELOCK_ABI {
 namespace detail {
 
-/// The stream that calls share, and what goes over it. It never waits.
+/// The stream that calls share, and what goes over it. Nothing waits but `receive_waiting`.
 ///
 /// Under its owner's mutex, but for what receives; whatever touches the stream itself is the leader's.
 class SharedStream {

@@ -271,7 +271,7 @@ void QuorumNode<C>::learn() noexcept {
     ScriptCall any{scripts::compare_and_expire, {}, {}, {}};
     word_as_sent(any, false);
     for (std::size_t i = with_identity_ ? 1 : 0; i < flight_size_; ++i) {
-        (void)take_step(replies_[i], any, dialect());
+        if (take_step(replies_[i], any, dialect()) == ScriptStep::send_text) cached_ = 0;
     }
 }
 

@@ -34,6 +34,7 @@ struct RenewalNode {
     std::uint32_t ready_at = not_queued;
     std::uint32_t watched_at = not_queued;
     std::uint32_t holding_at = not_queued;
+    bool failed = false; ///< its last try was
 
     /// What a lease lasts at its holder's.
     [[nodiscard]] std::chrono::nanoseconds life() const noexcept {
@@ -206,11 +207,13 @@ public:
     void renewed(RenewalNode& node, Deadline sent, Deadline end) noexcept {
         watch_until(node, end);
         node.due = later(sent, node.period());
+        node.failed = false;
         waiting_.push(node);
     }
     /// Nothing is proved: tried again soon, inside the lease.
     void failed(RenewalNode& node, Deadline now) noexcept {
         node.due = later(now, node.retry_after());
+        node.failed = true;
         waiting_.push(node);
     }
 
@@ -235,8 +238,10 @@ public:
 private:
     /// How much earlier than it is due a lease may be renewed. A batch that goes out anyway is filled with
     /// what is due within a quarter of its period: leases that are taken along once stay together, and a
-    /// thousand of them, however they came, soon travel in full batches.
+    /// thousand of them, however they came, soon travel in full batches. What has just failed keeps its
+    /// pause: a server that answers by errors would be asked as fast as it does.
     [[nodiscard]] std::chrono::nanoseconds head_start(const RenewalNode& node) const noexcept {
+        if (node.failed) return node.retry_after() / 10;
         return node.period() / (ready_.size() < batch_limit ? 4 : 100);
     }
 
