@@ -34,6 +34,16 @@ def processor_seconds(command: list[str]) -> float:
     return used.ru_utime + used.ru_stime
 
 
+def precompile(folder: Path, compiler: str, level: str) -> Path:
+    """As CMake's target_precompile_headers does it: compilers find what is beside the header."""
+    header = folder / f"precompiled{level}.hpp"
+    header.write_text("#include <leaselock/leaselock.hpp>\n")
+    beside = f"{header}.{'pch' if 'clang' in compiler else 'gch'}"
+    subprocess.run([compiler, *FLAGS[:2], level, "-x", "c++-header", str(header), "-o", beside],
+                   check=True)
+    return header
+
+
 def measure(folder: Path, rounds: int) -> list[dict]:
     folder.mkdir(parents=True, exist_ok=True)
     records = []
@@ -44,13 +54,18 @@ def measure(folder: Path, rounds: int) -> list[dict]:
             "".join(f"#include <{name}>\n" for name in headers)
             + (SOURCES / "by_hand.cpp").read_text()
         )
-        files = {"library": SOURCES / "library.cpp", "by_hand": by_hand}
         for level in ("-O0", "-O2"):
+            files = {
+                "library": [SOURCES / "library.cpp"],
+                "precompiled": ["-include", precompile(folder, compiler, level),
+                                SOURCES / "library.cpp"],
+                "by_hand": [by_hand],
+            }
             seconds: dict[str, list[float]] = {name: [] for name in files}
             for _ in range(rounds):
-                for name, source in files.items():
+                for name, words in files.items():
                     target = folder / f"{name}.o"
-                    command = [compiler, *FLAGS, level, str(source), "-o", str(target)]
+                    command = [compiler, *FLAGS, level, *map(str, words), "-o", str(target)]
                     seconds[name].append(processor_seconds(command))
             for name in files:
                 records.append({
