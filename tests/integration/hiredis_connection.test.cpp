@@ -419,7 +419,7 @@ TEST_CASE(
         (void)eventually([&] { return forked > 0 && waitpid(forked, &status, WNOHANG) == forked; });
         server.continue_process(); // only now is there a reply, and only one who can take it
     }};
-    const Reply reply = call(c, {"ECHO", "mine"}, 60s);
+    const Reply reply = call(c, {"ECHO", "mine"}, 20s);
     if (forked == 0) {
         _exit(reply.kind == Reply::unknown && reply.cause == errc::other_process ? 0 : 1);
     }
