@@ -7,10 +7,14 @@
 #include <malloc.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -372,6 +376,62 @@ TEST_CASE("P4 HiredisConnection: forked in the middle of a call, the child's hal
     }
     CHECK(line_of(reply) == "+OK");
     CHECK(child.wait() == ProcessEnd{.code = 0});
+}
+
+namespace {
+
+std::atomic<pid_t> forked{-1};
+
+/// While it lives, SIGUSR1 forks; its system calls would be restarted, where they can be.
+class ForkingHandler {
+public:
+    ForkingHandler() {
+        struct sigaction action {};
+        action.sa_handler = [](int) { forked = fork(); };
+        action.sa_flags = SA_RESTART;
+        sigemptyset(&action.sa_mask);
+        REQUIRE(sigaction(SIGUSR1, &action, &before_) == 0);
+    }
+    ForkingHandler(const ForkingHandler&) = delete;
+    ForkingHandler& operator=(const ForkingHandler&) = delete;
+    ~ForkingHandler() { sigaction(SIGUSR1, &before_, nullptr); }
+
+private:
+    struct sigaction before_ {};
+};
+
+} // namespace
+
+TEST_CASE(
+    "P4 HiredisConnection: forked by a signal handler inside a call, the child's is unknown") {
+    RedisServer server;
+    FaultProxy proxy{server.port()};
+    HiredisConnection c{proxy.url()};
+    REQUIRE(line_of(call(c, {"PING"})) == "+PONG");
+    server.stop_process();
+    const auto before = proxy.traffic().client_bytes;
+    const ForkingHandler handler;
+    const pthread_t caller = pthread_self();
+    int status = -1;
+    std::thread other{[&] {
+        (void)eventually([&] { return proxy.traffic().client_bytes > before; });
+        pthread_kill(caller, SIGUSR1);
+        (void)eventually([&] { return forked > 0 && waitpid(forked, &status, WNOHANG) == forked; });
+        server.continue_process(); // only now is there a reply, and only one who can take it
+    }};
+    const Reply reply = call(c, {"ECHO", "mine"}, 20s);
+    if (forked == 0) {
+        _exit(reply.kind == Reply::unknown && reply.cause == errc::other_process ? 0 : 1);
+    }
+    other.join();
+    CHECK(line_of(reply) == "$mine");
+    REQUIRE(forked > 0);
+    if (status == -1) { // it still waits
+        kill(forked, SIGKILL);
+        waitpid(forked, nullptr, 0);
+    }
+    CHECK(status == 0);
+    CHECK(line_of(call(c, {"PING"})) == "+PONG");
 }
 
 TEST_CASE("HiredisConnection: what the server lacks is forgotten at each connect") {

@@ -103,8 +103,7 @@ private:
         failed,     ///< it has failed, and its verdicts wait to be fetched
     };
 
-    /// @param kept until when other threads are kept out, if `finish` does not come
-    /// @return false: a call of another thread's is under way
+    /// @param kept until when, without `finish`, others are kept out  @return false: another is inside
     [[nodiscard]] bool begin(std::span<const Command> commands, Deadline by,
                              Deadline kept) noexcept;
     /// Waits for what the call under way needs next.

@@ -249,9 +249,8 @@ void QuorumNode<C>::take_identity(const Reply& reply) noexcept {
     // of a key nothing is proved: its vote does not count, and that is all
     if (stranger_.answer == Answer::unknown && reply.answered()) stranger_.answer = Answer::refused;
     if (stranger_.cause == errc::script_not_permitted) {
-        const ServerText words =
-            stranger_.text; // cut where several nodes are told of: the cure first
-        stranger_.text.clear();
+        const ServerText words = stranger_.text;
+        stranger_.text.clear(); // cut where several nodes are told of: the cure first
         stranger_.text.append("needs +info: ").append(words.view());
     }
 }
