@@ -77,6 +77,7 @@ TEST(Redirect, OfNonsenseLeadsNowhere) {
                                          "MOVED 1 [::1]:1",
                                          "MOVED 1 a:b:1",
                                          "MOVED 1 ../x:1",
+                                         {"MOVED 1 ::\0:1", 13}, // inet_pton reads up to a NUL
                                          "MOVED 1 %s:1",
                                          "moved 1 a:1",
                                          "MOVEDX 1 a:1",

@@ -37,6 +37,7 @@ inline constexpr std::size_t max_host_size = 253; // RFC 1035
     std::array<char, INET6_ADDRSTRLEN> text{};
     const std::string_view address = host.substr(0, percent);
     if (address.size() >= text.size() || host.size() > max_host_size) return false;
+    if (address.find('\0') != std::string_view::npos) return false; // inet_pton would end there
     address.copy(text.data(), address.size());
     in6_addr binary{};
     return ::inet_pton(AF_INET6, text.data(), &binary) == 1;
