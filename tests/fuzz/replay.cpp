@@ -28,6 +28,8 @@
 // of the sanitizers, where there is one: they end the process without a signal
 extern "C" void __sanitizer_set_death_callback(void (*callback)()) __attribute__((weak));
 
+using namespace std::string_view_literals;
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -143,7 +145,7 @@ private:
     }
 
     void change(std::string& input) {
-        static constexpr std::string_view telling{"\0\xff\x7f\x80\r\n 0-:$*+{}@%", 20};
+        static constexpr std::string_view telling = "\0\xff\x7f\x80\r\n 0-:$*+{}@%"sv;
         const std::size_t at = below(input.size() + 1);
         switch (below(8)) {
         case 0: input.erase(at, 1 + below(8)); break;
