@@ -62,6 +62,7 @@ public:
 
     /// Adds bytes; a failure shows in the next step.
     void feed(std::span<const char> bytes) noexcept {
+        if (bytes.empty()) return;
         hand_over();
         if (bytes.size() <= room_.size() && is_drained() && reader_->err == 0) {
             unread_ = {room_.data(), bytes.size()};
