@@ -551,9 +551,14 @@ void p4_fork(const M& make) {
     const auto c = make(server.url());
     const long long before = call(*c, {"CLIENT", "ID"}).number;
     REQUIRE(before > 0);
-    ChildProcess child{[&] {
+    const auto is_another_stream = [&] {
         const Reply id = call(*c, {"CLIENT", "ID"});
-        if (id.kind != Reply::integer || id.number == before) return 1;
+        return id.kind == Reply::integer && id.number != before;
+    };
+    ChildProcess alone{[&] { return is_another_stream() ? 0 : 1; }};
+    CHECK(alone.wait() == ProcessEnd{.code = 0});
+    ChildProcess child{[&] {
+        if (!is_another_stream()) return 1;
         if (line_of(call(*c, {"SET", "child", "1"})) != "+OK") return 2;
         return 0;
     }};
