@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "connection_contract.hpp"
 
+#include "support/forwarding_runtime.hpp"
+
 #include <leaselock/hiredis/hiredis_connection.hpp>
 
 #include <fcntl.h>
@@ -57,7 +59,7 @@ int socket_to(std::uint16_t port) {
 }
 
 /// The machine, with a clock that can be moved on, and a thread that can be held where it looks at it.
-class HoldingRuntime final : public Runtime {
+class HoldingRuntime final : public ForwardingRuntime {
 public:
     void leap(LeaseClock::duration span) { ahead_ += span.count(); }
     void hold(std::thread::id thread) { held_ = thread; }
@@ -68,29 +70,10 @@ public:
             holding_ = true;
             std::this_thread::sleep_for(1ms);
         }
-        return machine_.now() + LeaseClock::duration{ahead_.load()};
+        return ForwardingRuntime::now() + LeaseClock::duration{ahead_.load()};
     }
-    void sleep_until(Deadline by) noexcept override { machine_.sleep_until(by); }
-    bool wait_until(const std::atomic<std::uint32_t>& word, std::uint32_t old,
-                    Deadline by) noexcept override {
-        return machine_.wait_until(word, old, by);
-    }
-    void notify_all(const std::atomic<std::uint32_t>& word) noexcept override {
-        machine_.notify_all(word);
-    }
-    [[nodiscard]] std::error_code fill_random(std::span<std::byte> bytes) noexcept override {
-        return machine_.fill_random(bytes);
-    }
-    [[nodiscard]] ProcessId process() const noexcept override { return machine_.process(); }
-    [[nodiscard]] std::error_code start_thread(ThreadHandle& handle, void* (*entry)(void*),
-                                               void* argument) noexcept override {
-        return machine_.start_thread(handle, entry, argument);
-    }
-    void join(ThreadHandle handle) noexcept override { machine_.join(handle); }
-    void detach(ThreadHandle handle) noexcept override { machine_.detach(handle); }
 
 private:
-    Runtime& machine_ = system_runtime();
     std::atomic<LeaseClock::rep> ahead_{0};
     std::atomic<std::thread::id> held_{};
     mutable std::atomic<bool> holding_{false};

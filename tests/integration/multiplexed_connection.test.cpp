@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "connection_contract.hpp"
 
+#include "support/forwarding_runtime.hpp"
+
 #include <leaselock/hiredis/detail/secure_layer.hpp>
 #include <leaselock/hiredis/detail/socket.hpp>
 #include <leaselock/hiredis/multiplexed_connection.hpp>
@@ -198,33 +200,12 @@ TEST_CASE("N16 MultiplexedConnection: too many clients is refused") { n16_too_ma
 namespace {
 
 /// The machine, with a thread that is slow wherever it looks at the clock.
-class SlowRuntime final : public Runtime {
+class SlowRuntime final : public ForwardingRuntime {
 public:
     [[nodiscard]] Deadline now() const noexcept override {
         std::this_thread::sleep_for(2ms);
-        return machine_.now();
+        return ForwardingRuntime::now();
     }
-    void sleep_until(Deadline by) noexcept override { machine_.sleep_until(by); }
-    bool wait_until(const std::atomic<std::uint32_t>& word, std::uint32_t old,
-                    Deadline by) noexcept override {
-        return machine_.wait_until(word, old, by);
-    }
-    void notify_all(const std::atomic<std::uint32_t>& word) noexcept override {
-        machine_.notify_all(word);
-    }
-    [[nodiscard]] std::error_code fill_random(std::span<std::byte> bytes) noexcept override {
-        return machine_.fill_random(bytes);
-    }
-    [[nodiscard]] ProcessId process() const noexcept override { return machine_.process(); }
-    [[nodiscard]] std::error_code start_thread(ThreadHandle& handle, void* (*entry)(void*),
-                                               void* argument) noexcept override {
-        return machine_.start_thread(handle, entry, argument);
-    }
-    void join(ThreadHandle handle) noexcept override { machine_.join(handle); }
-    void detach(ThreadHandle handle) noexcept override { machine_.detach(handle); }
-
-private:
-    Runtime& machine_ = system_runtime();
 };
 
 } // namespace
