@@ -674,7 +674,10 @@ TEST_CASE("C5 HiredisConnection: a second thread is told so even when the first 
         c.call({&command, 1}, {&first, 1}, in(20s));
     }};
     CHECK(eventually([&] { return runtime.holds(); }));
-    runtime.leap(1h); // the machine was suspended
+    RawClient outside = server.client();
+    CHECK(eventually([&] { return outside.command_stats()["echo"] == 1; }));
+    CHECK(outside.command({"PING"}) == "PONG"); // a turn later: the answer has been written
+    runtime.leap(1h);                           // the machine was suspended
     const Reply second = call(c, {"ECHO", "second"}, 2h);
     CHECK(line_of(second) == "unsent");
     CHECK(second.cause == errc::in_use);

@@ -9,6 +9,8 @@
 #include <openssl/conf.h>
 #include <openssl/err.h>
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
@@ -18,6 +20,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using namespace leaselock;
@@ -87,25 +90,44 @@ std::string complaint_about(const TlsOptions& options) {
     return std::string{outcome.text.view()};
 }
 
-/// What a call comes to, on a machine whose openssl.cnf says this of TLS.
-std::string said_where(const std::string& system_default, const std::string& url) {
-    const std::string file =
-        cast().certificates.file("openssl.cnf", "openssl_conf=all\n[all]\nssl_conf=tls\n"
-                                                "[tls]\nsystem_default=all_tls\n"
-                                                "[all_tls]\n" +
-                                                    system_default);
-    Pipe answers;
-    ChildProcess child{[&] { // what has been read stays in force
+/// Another machine, whose openssl.cnf says this of TLS. A child that is there before any thread:
+/// what one of them held of OpenSSL at the fork, it would wait for without end.
+class Machine {
+public:
+    explicit Machine(std::string system_default)
+        : system_default_{std::move(system_default)},
+          authority_{cast().authority.certificate_file}, child_{[this] { return answer(); }} {}
+
+    /// What a call from there comes to. Once.
+    [[nodiscard]] std::string says(const std::string& url) {
+        questions_.write_line(url);
+        std::string line = answers_.read_line(30s);
+        CHECK(child_.wait(30s) == ProcessEnd{.code = 0});
+        return line;
+    }
+
+private:
+    [[nodiscard]] int answer() {
+        const std::string url = questions_.read_line(60s);
+        const std::string file = cast().certificates.file(std::to_string(getpid()) + "-openssl.cnf",
+                                                          "openssl_conf=all\n[all]\nssl_conf=tls\n"
+                                                          "[tls]\nsystem_default=all_tls\n"
+                                                          "[all_tls]\n" +
+                                                              system_default_);
+        // what has been read stays in force
         if (CONF_modules_load_file(file.c_str(), nullptr, 0) != 1) return 1;
-        const Tls tls{{.ca_file = cast().authority.certificate_file}};
+        const Tls tls{{.ca_file = authority_}};
         const Reply reply = call(*connect_to(url, tls), {"PING"});
-        answers.write_line(line_of(reply) + " " + reply.cause.message() + " " + words_of(reply));
+        answers_.write_line(line_of(reply) + " " + reply.cause.message() + " " + words_of(reply));
         return 0;
-    }};
-    std::string line = answers.read_line(30s);
-    CHECK(child.wait(30s) == ProcessEnd{.code = 0});
-    return line;
-}
+    }
+
+    std::string system_default_;
+    std::string authority_; // the cast is made before the child, which has the same one
+    Pipe questions_;
+    Pipe answers_;
+    ChildProcess child_;
+};
 
 } // namespace
 
@@ -277,13 +299,14 @@ TEST_CASE("X2 TLS: one who may sign nothing has signed nothing") {
 
 TEST_CASE("X2 TLS: a server without a certificate is refused, though the machine's openssl.cnf "
           "should allow it") {
+    Machine lax{"CipherString=aNULL:@SECLEVEL=0\n"};
     const RedisServer server{{}, "secret"};
     const TlsFront front{
         server.port(), cast().server, {.newest = TLS1_2_VERSION, .ciphers = "aNULL:@SECLEVEL=0"}};
     const std::string url = front.url("localhost", ":secret@");
     CHECK(line_of(call(*connect_to(url), {"PING"})) == "unsent");
     CHECK(front.handshakes() == 0);
-    const std::string said = said_where("CipherString=aNULL:@SECLEVEL=0\n", url);
+    const std::string said = lax.says(url);
     INFO(said);
     CHECK(said.starts_with("unsent authentication by TLS failed"));
     CHECK(has(said, "TLS: the server has no certificate"));
@@ -292,15 +315,17 @@ TEST_CASE("X2 TLS: a server without a certificate is refused, though the machine
 }
 
 TEST_CASE("TLS: 1.2 at least, or what the machine's openssl.cnf demands beyond") {
+    const std::string lax = "MinProtocol=TLSv1\nCipherString=ALL:@SECLEVEL=0\n";
+    Machine of_old{lax};
+    Machine of_today{lax};
+    Machine strict{"MinProtocol=TLSv1.3\n"};
     const RedisServer server;
     const TlsFront old{
         server.port(), cast().server, {.newest = TLS1_1_VERSION, .ciphers = "ALL:@SECLEVEL=0"}};
-    const std::string lax = "MinProtocol=TLSv1\nCipherString=ALL:@SECLEVEL=0\n";
-    const std::string strict = "MinProtocol=TLSv1.3\n";
-    CHECK(said_where(lax, old.url()).starts_with("unsent not a Redis reply"));
     const TlsFront today{server.port(), cast().server, {.newest = TLS1_2_VERSION}};
-    CHECK(said_where(lax, today.url()).starts_with("+PONG"));
-    CHECK(said_where(strict, today.url()).starts_with("unsent not a Redis reply"));
+    CHECK(of_old.says(old.url()).starts_with("unsent not a Redis reply"));
+    CHECK(of_today.says(today.url()).starts_with("+PONG"));
+    CHECK(strict.says(today.url()).starts_with("unsent not a Redis reply"));
 }
 
 TEST_CASE("X2 TLS: an address has to be in the certificate as one") {
