@@ -544,6 +544,7 @@ TEST_CASE("N15 HiredisConnection: destroyed before the name server answers") {
         HiredisConnection other{Endpoint{.host = "redis.example"}, system_runtime(),
                                 PlayedResolver::lookup};
         CHECK(line_of(call(other, {"PING"}, 20ms)) == "unsent");
+        CHECK(eventually([&] { return named.resolver.count(&PlayedResolver::asked) == 2; }));
     }
     CHECK(PlayedResolver::instance().count(&PlayedResolver::left) == 2);
 }
