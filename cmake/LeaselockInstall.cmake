@@ -11,6 +11,8 @@ install(EXPORT leaselock_core NAMESPACE leaselock:: DESTINATION "${package_dir}"
   FILE leaselock-core.cmake)
 if(LEASELOCK_HIREDIS)
   install(TARGETS leaselock EXPORT leaselock FILE_SET HEADERS)
+  install(FILES "${PROJECT_SOURCE_DIR}/include/leaselock/definitions.ipp"
+    DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/leaselock")
   install(EXPORT leaselock NAMESPACE leaselock:: DESTINATION "${package_dir}"
     FILE leaselock-leaselock.cmake)
   install(FILES "${CMAKE_CURRENT_LIST_DIR}/FindLeaselockHiredis.cmake" DESTINATION "${package_dir}")

@@ -7,6 +7,7 @@
 #include <leaselock/lock/inspect.hpp>
 #include <leaselock/lock/lease_lock.hpp>
 #include <leaselock/lock/renewer.hpp>
+#include <leaselock/redis/classify.hpp>
 
 #include <atomic>
 #include <cstddef>

@@ -3,6 +3,8 @@
 #include "story.hpp"
 #include "support/redis_cluster.hpp"
 
+#include <leaselock/redis/classify.hpp>
+
 #include <algorithm>
 #include <deque>
 #include <fstream>

@@ -158,6 +158,39 @@ constexpr const ErrorRow* find_error_row(int value) noexcept {
 
 inline constexpr std::string_view category_name = "leaselock";
 
+} // namespace detail
+
+/// The message of a code, without an allocation.
+[[nodiscard]] constexpr std::string_view to_string(errc code) noexcept {
+    const detail::ErrorRow* const row = detail::find_error_row(static_cast<int>(code));
+    return row != nullptr ? row->text : std::string_view{"unknown error"};
+}
+
+namespace detail {
+
+/// The message of a code of ours or of the system's, without an allocation; empty for any other.
+/// @param buffer may be used for it, and outlives it
+[[nodiscard]] std::string_view message_of(const std::error_code& code,
+                                          std::span<char> buffer) noexcept;
+
+} // namespace detail
+
+/// The category of this library's codes. Its objects are compared by name, not by address.
+const std::error_category& error_category() noexcept;
+const std::error_category& condition_category() noexcept;
+inline std::error_code make_error_code(errc code) noexcept {
+    return {static_cast<int>(code), error_category()};
+}
+inline std::error_condition make_error_condition(errc code) noexcept {
+    return {static_cast<int>(code), error_category()};
+}
+inline std::error_condition make_error_condition(condition group) noexcept {
+    return {static_cast<int>(group), condition_category()};
+}
+
+#if LEASELOCK_DEFINES
+namespace detail {
+
 inline bool is_ours(const std::error_code& code) noexcept {
     return std::string_view{code.category().name()} == category_name;
 }
@@ -215,19 +248,8 @@ public:
     }
 };
 
-} // namespace detail
-
-/// The message of a code, without an allocation.
-[[nodiscard]] constexpr std::string_view to_string(errc code) noexcept {
-    const detail::ErrorRow* const row = detail::find_error_row(static_cast<int>(code));
-    return row != nullptr ? row->text : std::string_view{"unknown error"};
-}
-
-namespace detail {
-
-/// The message of a code of ours or of the system's, without an allocation; empty for any other.
-/// @param buffer may be used for it, and outlives it
-inline std::string_view message_of(const std::error_code& code, std::span<char> buffer) noexcept {
+LEASELOCK_INLINE std::string_view message_of(const std::error_code& code,
+                                             std::span<char> buffer) noexcept {
     if (is_ours(code)) return to_string(static_cast<errc>(code.value()));
     if (code.category() != std::system_category() && code.category() != std::generic_category()) {
         return {};
@@ -237,24 +259,15 @@ inline std::string_view message_of(const std::error_code& code, std::span<char> 
 
 } // namespace detail
 
-/// The category of this library's codes. Its objects are compared by name, not by address.
-inline const std::error_category& error_category() noexcept {
+LEASELOCK_INLINE const std::error_category& error_category() noexcept {
     static const detail::ErrorCategory category;
     return category;
 }
-inline const std::error_category& condition_category() noexcept {
+LEASELOCK_INLINE const std::error_category& condition_category() noexcept {
     static const detail::ConditionCategory category;
     return category;
 }
-inline std::error_code make_error_code(errc code) noexcept {
-    return {static_cast<int>(code), error_category()};
-}
-inline std::error_condition make_error_condition(errc code) noexcept {
-    return {static_cast<int>(code), error_category()};
-}
-inline std::error_condition make_error_condition(condition group) noexcept {
-    return {static_cast<int>(group), condition_category()};
-}
+#endif
 
 } // namespace LEASELOCK_ABI
 } // namespace leaselock

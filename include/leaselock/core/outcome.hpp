@@ -95,24 +95,40 @@ struct Outcome {
 /// Thrown by the throwing forms for every answer that is neither yes nor "busy".
 class Error : public std::system_error {
 public:
-    Error(const Outcome& outcome, std::string_view verb, std::string_view key)
-        : std::system_error(outcome.cause, describe(outcome, verb, key)), outcome_(outcome) {}
+    Error(const Outcome& outcome, std::string_view verb, std::string_view key);
 
     [[nodiscard]] Answer answer() const noexcept { return outcome_.answer; }
     [[nodiscard]] const Outcome& outcome() const noexcept { return outcome_; }
 
 private:
-    static std::string describe(const Outcome& outcome, std::string_view verb,
-                                std::string_view key) {
-        std::string what{"leaselock: "};
-        what.append(verb).append(" '").append(key.substr(0, 64));
-        what.append(key.size() > 64 ? "...': " : "': ").append(to_string(outcome.answer));
-        if (!outcome.text.empty()) what.append(": ").append(outcome.text.view());
-        return what;
-    }
-
     Outcome outcome_;
 };
+
+namespace detail {
+[[noreturn]] void throw_error(const Outcome& outcome, std::string_view verb, std::string_view key);
+} // namespace detail
+
+#if LEASELOCK_DEFINES
+namespace detail {
+
+inline std::string describe(const Outcome& outcome, std::string_view verb, std::string_view key) {
+    std::string what{"leaselock: "};
+    what.append(verb).append(" '").append(key.substr(0, 64));
+    what.append(key.size() > 64 ? "...': " : "': ").append(to_string(outcome.answer));
+    if (!outcome.text.empty()) what.append(": ").append(outcome.text.view());
+    return what;
+}
+
+LEASELOCK_INLINE void throw_error(const Outcome& outcome, std::string_view verb,
+                                  std::string_view key) {
+    throw Error{outcome, verb, key};
+}
+
+} // namespace detail
+
+LEASELOCK_INLINE Error::Error(const Outcome& outcome, std::string_view verb, std::string_view key)
+    : std::system_error(outcome.cause, detail::describe(outcome, verb, key)), outcome_(outcome) {}
+#endif
 #endif
 
 } // namespace LEASELOCK_ABI

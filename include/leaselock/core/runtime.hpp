@@ -105,10 +105,14 @@ public:
 };
 
 /// The machine's own runtime, alive as long as anything may ask for it.
-[[nodiscard]] inline Runtime& system_runtime() noexcept {
+[[nodiscard]] Runtime& system_runtime() noexcept;
+
+#if LEASELOCK_DEFINES
+LEASELOCK_INLINE Runtime& system_runtime() noexcept {
     static constinit SystemRuntime runtime;
     return runtime;
 }
+#endif
 
 namespace detail {
 

@@ -2,21 +2,27 @@
 // SPDX-License-Identifier: MIT
 
 #include <leaselock/core/config.hpp>
-#include <leaselock/core/error.hpp>
 #include <leaselock/core/lease_clock.hpp>
-#include <leaselock/core/outcome.hpp>
 #include <leaselock/core/runtime.hpp>
+#include <leaselock/redis/command.hpp>
+#include <leaselock/redis/connection.hpp>
+#include <leaselock/redis/dialect.hpp>
+#include <leaselock/redis/reply.hpp>
+
+#include <hiredis/hiredis.h>
+
+#include <memory>
+#include <span>
+
+#if LEASELOCK_DEFINES
+#include <leaselock/core/error.hpp>
+#include <leaselock/core/outcome.hpp>
 #include <leaselock/hiredis/detail/exchange.hpp>
 #include <leaselock/hiredis/detail/host.hpp>
 #include <leaselock/hiredis/detail/socket.hpp>
 #include <leaselock/hiredis/detail/stream.hpp>
-#include <leaselock/hiredis/endpoint.hpp>
-#include <leaselock/redis/command.hpp>
-#include <leaselock/redis/connection.hpp>
-#include <leaselock/redis/reply.hpp>
-#include <leaselock/redis/script_call.hpp>
 
-#include <hiredis/hiredis.h>
+#include <hiredis/read.h>
 #include <hiredis/sds.h>
 
 #include <fcntl.h>
@@ -25,9 +31,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <span>
+#include <new>
 #include <string_view>
 #include <system_error>
+#endif
 
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
@@ -55,11 +62,10 @@ public:
     /// @param context connected, not subscribed, not in asynchronous use; outlives the connection
     /// @param runtime outlives the connection
     explicit BorrowedHiredisConnection(redisContext& context,
-                                       Runtime& runtime = system_runtime()) noexcept
-        : context_(context), runtime_(runtime), process_(runtime.process()) {}
+                                       Runtime& runtime = system_runtime()) noexcept;
     BorrowedHiredisConnection(const BorrowedHiredisConnection&) = delete;
     BorrowedHiredisConnection& operator=(const BorrowedHiredisConnection&) = delete;
-    ~BorrowedHiredisConnection() = default;
+    ~BorrowedHiredisConnection();
 
     /// See `Connection`.
     void call(std::span<const Command> commands, std::span<Reply> replies, Deadline by) noexcept;
@@ -73,121 +79,150 @@ public:
     }
 
 private:
-    /// @return none, or why the context cannot be used
-    [[nodiscard]] std::string_view find_obstacle() const noexcept;
-    [[nodiscard]] detail::Progress run(std::span<Reply> replies, Deadline by,
-                                       detail::Failure& failure) noexcept;
-    void poison(const detail::Failure& failure) noexcept;
-    /// With the context's server in front, as far as it knows it.
-    [[nodiscard]] detail::Failure labelled(const detail::Failure& failure) const noexcept;
-    template <class Context>
-    static bool is_under_tls(const Context& context) noexcept {
-        if constexpr (requires { context.privctx; }) return context.privctx != nullptr; // 1.0
-        return false;
+    struct Loan;
+
+    redisContext& context_;
+    Runtime& runtime_;
+    ProcessId process_;
+    std::unique_ptr<Loan> loan_; ///< from the first call on
+    Dialect dialect_;
+};
+
+static_assert(Connection<BorrowedHiredisConnection>);
+
+#if LEASELOCK_DEFINES
+namespace detail {
+
+template <class Context>
+bool is_under_tls(const Context& context) noexcept {
+    if constexpr (requires { context.privctx; }) return context.privctx != nullptr; // 1.0
+    return false;
+}
+
+/// @return none, or why the context cannot be used
+[[nodiscard]] inline std::string_view find_obstacle(const redisContext& context) noexcept {
+    if (context.err != 0) return context.errstr;
+    if ((context.flags & REDIS_CONNECTED) == 0) return "the context is not connected";
+    if (context.obuf != nullptr && ::sdslen(context.obuf) != 0) {
+        return "the context has commands that are not sent";
     }
-    static void set_unsent(std::span<Reply> replies, std::error_code cause,
-                           std::string_view text) noexcept {
+    if (context.reader->pos != context.reader->len) {
+        return "the context has replies that are not read";
+    }
+    if (is_under_tls(context)) return "the context is under TLS";
+    if (!is_silent(context.fd)) return "the context has something to read, or has ended";
+    return {};
+}
+
+} // namespace detail
+
+/// What calls on the context take besides it.
+struct BorrowedHiredisConnection::Loan {
+    [[nodiscard]] bool begin(std::span<const Command> commands) noexcept {
+        reading = reading || stream.decoder.open();
+        return reading && exchange.prepare(commands);
+    }
+    [[nodiscard]] detail::Progress run(std::span<Reply> replies, Deadline by,
+                                       const Runtime& runtime, detail::Failure& failure) noexcept;
+    /// Nobody may use the context again: what comes next on it may be the answer to us.
+    void poison(redisContext& context, const detail::Failure& failure) noexcept;
+    /// With the context's server in front, as far as it knows it.
+    [[nodiscard]] static detail::Failure labelled(const redisContext& context,
+                                                  const detail::Failure& failure) noexcept;
+    static void refuse(std::span<Reply> replies, std::error_code cause,
+                       std::string_view text = {}) noexcept {
         for (Reply& reply : replies) {
             reply.set_unsent(cause);
             reply.text.append(text);
         }
     }
 
-    redisContext& context_;
-    Runtime& runtime_;
-    ProcessId process_;
-    /// For one call, a descriptor of our own for the context's socket, so that closing it closes nothing
-    /// of the caller's.
-    detail::Stream stream_;
-    bool reading_ = false; ///< the decoder is open
-    detail::Exchange exchange_;
-    Dialect dialect_;
+    /// For one call, its socket is a descriptor of our own for the context's, so that closing it closes
+    /// nothing of the caller's.
+    detail::Stream stream;
+    bool reading = false; ///< the decoder is open
+    detail::Exchange exchange;
 };
 
-inline void BorrowedHiredisConnection::call(std::span<const Command> commands,
-                                            std::span<Reply> replies, Deadline by) noexcept {
+LEASELOCK_INLINE
+BorrowedHiredisConnection::BorrowedHiredisConnection(redisContext& context,
+                                                     Runtime& runtime) noexcept
+    : context_(context), runtime_(runtime), process_(runtime.process()) {}
+LEASELOCK_INLINE BorrowedHiredisConnection::~BorrowedHiredisConnection() = default;
+
+LEASELOCK_INLINE void BorrowedHiredisConnection::call(std::span<const Command> commands,
+                                                      std::span<Reply> replies,
+                                                      Deadline by) noexcept {
     if (runtime_.process() != process_) {
-        return set_unsent(replies, make_error_code(errc::other_process), {});
+        return Loan::refuse(replies, make_error_code(errc::other_process));
     }
     if (commands.empty()) return;
-    if (const std::string_view obstacle = find_obstacle(); !obstacle.empty()) {
-        return set_unsent(replies, make_error_code(errc::connection_lost), obstacle);
+    if (const std::string_view obstacle = detail::find_obstacle(context_); !obstacle.empty()) {
+        return Loan::refuse(replies, make_error_code(errc::connection_lost), obstacle);
     }
-    stream_.socket = detail::Socket{::fcntl(context_.fd, F_DUPFD_CLOEXEC, 0)};
-    if (!stream_.is_open()) return set_unsent(replies, detail::system_error_code(), {});
-    if ((!reading_ && !stream_.decoder.open()) || !exchange_.prepare(commands)) {
-        stream_.close();
-        return set_unsent(replies, std::make_error_code(std::errc::not_enough_memory), {});
+    if (loan_ == nullptr) loan_.reset(new (std::nothrow) Loan);
+    if (loan_ == nullptr || !loan_->begin(commands)) {
+        return Loan::refuse(replies, std::make_error_code(std::errc::not_enough_memory));
     }
-    reading_ = true;
+    detail::Stream& stream = loan_->stream;
+    stream.socket = detail::Socket{::fcntl(context_.fd, F_DUPFD_CLOEXEC, 0)};
+    if (!stream.is_open()) return Loan::refuse(replies, detail::system_error_code());
     detail::Failure failure;
-    if (run(replies, by, failure) == detail::Progress::failed) {
-        exchange_.give_up(labelled(failure), replies);
-        poison(failure);
-    } else if (!stream_.is_open()) {
-        poison({make_error_code(errc::protocol_error), {"a reply too many"}});
+    if (loan_->run(replies, by, runtime_, failure) == detail::Progress::failed) {
+        loan_->exchange.give_up(Loan::labelled(context_, failure), replies);
+        loan_->poison(context_, failure);
+    } else if (!stream.is_open()) {
+        loan_->poison(context_, {make_error_code(errc::protocol_error), {"a reply too many"}});
     }
-    stream_.socket.close();
+    stream.socket.close();
 }
 
-inline std::string_view BorrowedHiredisConnection::find_obstacle() const noexcept {
-    if (context_.err != 0) return context_.errstr;
-    if ((context_.flags & REDIS_CONNECTED) == 0) return "the context is not connected";
-    if (context_.obuf != nullptr && ::sdslen(context_.obuf) != 0) {
-        return "the context has commands that are not sent";
-    }
-    if (context_.reader->pos != context_.reader->len) {
-        return "the context has replies that are not read";
-    }
-    if (is_under_tls(context_)) return "the context is under TLS";
-    if (!detail::is_silent(context_.fd)) return "the context has something to read, or has ended";
-    return {};
-}
-
-inline detail::Progress BorrowedHiredisConnection::run(std::span<Reply> replies, Deadline by,
-                                                       detail::Failure& failure) noexcept {
-    exchange_.send(stream_);
+LEASELOCK_INLINE detail::Progress
+BorrowedHiredisConnection::Loan::run(std::span<Reply> replies, Deadline by, const Runtime& runtime,
+                                     detail::Failure& failure) noexcept {
+    exchange.send(stream);
     for (;;) {
-        if (!exchange_.is_broken()) {
-            pollfd alone = exchange_.interest(stream_);
-            detail::wait_ready({&alone, 1}, by, runtime_);
+        if (!exchange.is_broken()) {
+            pollfd alone = exchange.interest(stream);
+            detail::wait_ready({&alone, 1}, by, runtime);
         }
-        const detail::Progress progress = exchange_.advance(stream_, replies);
-        if (progress == detail::Progress::failed) failure = exchange_.failure();
+        const detail::Progress progress = exchange.advance(stream, replies);
+        if (progress == detail::Progress::failed) failure = exchange.failure();
         if (progress != detail::Progress::waiting) return progress;
-        if (runtime_.now() >= by) {
+        if (runtime.now() >= by) {
             failure.cause = make_error_code(errc::timed_out);
             return detail::Progress::failed;
         }
     }
 }
 
-inline detail::Failure
-BorrowedHiredisConnection::labelled(const detail::Failure& failure) const noexcept {
+LEASELOCK_INLINE detail::Failure
+BorrowedHiredisConnection::Loan::labelled(const redisContext& context,
+                                          const detail::Failure& failure) noexcept {
     ServerText text;
-    if (context_.unix_sock.path != nullptr) {
-        text.append("unix:").append(context_.unix_sock.path);
-    } else if (context_.tcp.host != nullptr) {
-        text = detail::label_of(context_.tcp.host, static_cast<std::uint16_t>(context_.tcp.port));
+    if (context.unix_sock.path != nullptr) {
+        text.append("unix:").append(context.unix_sock.path);
+    } else if (context.tcp.host != nullptr) {
+        text = detail::label_of(context.tcp.host, static_cast<std::uint16_t>(context.tcp.port));
     }
     if (!text.empty() && !failure.text.empty()) text.append(": ");
     text.append(failure.text.view());
     return {failure.cause, text};
 }
 
-/// Nobody may use the context again: what comes next on it may be the answer to us.
-inline void BorrowedHiredisConnection::poison(const detail::Failure& failure) noexcept {
-    stream_.close();
-    context_.err = REDIS_ERR_OTHER;
+LEASELOCK_INLINE void
+BorrowedHiredisConnection::Loan::poison(redisContext& context,
+                                        const detail::Failure& failure) noexcept {
+    stream.close();
+    context.err = REDIS_ERR_OTHER;
     ServerText text{"leaselock: a call was left without its reply: "};
     if (failure.cause == errc::timed_out) text.append(to_string(errc::timed_out));
     text.append(failure.text.view());
-    const std::size_t size = (std::min)(text.size(), sizeof context_.errstr - 1);
-    std::copy_n(text.view().begin(), size, &context_.errstr[0]);
-    context_.errstr[size] = '\0';
+    const std::size_t size = (std::min)(text.size(), sizeof context.errstr - 1);
+    std::copy_n(text.view().begin(), size, &context.errstr[0]);
+    context.errstr[size] = '\0';
 }
-
-static_assert(Connection<BorrowedHiredisConnection>);
+#endif
 
 } // namespace LEASELOCK_ABI
 } // namespace leaselock

@@ -2,37 +2,46 @@
 // SPDX-License-Identifier: MIT
 
 #include <leaselock/core/config.hpp>
-#include <leaselock/core/deadline.hpp>
-#include <leaselock/core/error.hpp>
 #include <leaselock/core/lease_clock.hpp>
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/core/runtime.hpp>
-#include <leaselock/hiredis/detail/cluster_call.hpp>
-#include <leaselock/hiredis/detail/cluster_nodes.hpp>
-#include <leaselock/hiredis/detail/cluster_seeds.hpp>
-#include <leaselock/hiredis/detail/hop.hpp>
-#include <leaselock/hiredis/detail/lookup.hpp>
-#include <leaselock/hiredis/detail/slot_refresh.hpp>
+#include <leaselock/hiredis/detail/lookup_function.hpp>
 #include <leaselock/hiredis/endpoint.hpp>
 #include <leaselock/hiredis/multiplexed_connection.hpp>
 #include <leaselock/redis/command.hpp>
 #include <leaselock/redis/connection.hpp>
-#include <leaselock/redis/key.hpp>
+#include <leaselock/redis/dialect.hpp>
 #include <leaselock/redis/reply.hpp>
-#include <leaselock/redis/script_call.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <concepts>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
+
+#if LEASELOCK_DEFINES
+#include <leaselock/core/error.hpp>
+#include <leaselock/hiredis/detail/address.hpp>
+#include <leaselock/hiredis/detail/cluster_call.hpp>
+#include <leaselock/hiredis/detail/cluster_nodes.hpp>
+#include <leaselock/hiredis/detail/cluster_seeds.hpp>
+#include <leaselock/hiredis/detail/hop.hpp>
+#include <leaselock/hiredis/detail/slot_refresh.hpp>
+#include <leaselock/redis/key.hpp>
+
+#include <algorithm>
+#include <utility>
+#endif
 
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
+namespace detail {
+struct ClusterNode;
+class ClusterNodes;
+class SlotRefresh;
+} // namespace detail
 
 /// One connection to a Redis Cluster, whatever number of nodes it has.
 ///
@@ -76,17 +85,13 @@ public:
     /// @param seeds several nodes, of which one that answers is enough; alike in all but host and port
     explicit ClusterConnection(
         const std::vector<std::string_view>& seeds, Runtime& runtime = system_runtime(),
-        std::chrono::milliseconds silence = MultiplexedConnection::default_silence)
-        : ClusterConnection(read_all(seeds), runtime, silence) {
-        if (!flaw_) throw Error{flaw_, "read", "the URLs of the cluster"};
-    }
+        std::chrono::milliseconds silence = MultiplexedConnection::default_silence);
 #endif
 
     /// @param seed as above; if it will not do, every call answers unsent and says why
     explicit ClusterConnection(
         const Endpoint& seed, Runtime& runtime = system_runtime(),
-        std::chrono::milliseconds silence = MultiplexedConnection::default_silence)
-        : ClusterConnection(std::span{&seed, 1}, runtime, silence) {}
+        std::chrono::milliseconds silence = MultiplexedConnection::default_silence);
 
     /// @param seeds several, alike in all but host and port
     /// @param runtime outlives the connection
@@ -95,25 +100,18 @@ public:
     explicit ClusterConnection(
         std::span<const Endpoint> seeds, Runtime& runtime = system_runtime(),
         std::chrono::milliseconds silence = MultiplexedConnection::default_silence,
-        detail::LookupFunction lookup = detail::system_lookup)
-        : ClusterConnection(std::vector<Endpoint>(seeds.begin(), seeds.end()), runtime, silence,
-                            lookup) {}
+        detail::LookupFunction lookup = detail::system_lookup);
 
     ClusterConnection(const ClusterConnection&) = delete;
     ClusterConnection& operator=(const ClusterConnection&) = delete;
     /// No call may be under way.
-    ~ClusterConnection() {
-        if (runtime_.process() != process_) refresh_.abandon_in_child();
-    }
+    ~ClusterConnection();
 
     /// See `Connection`.
     void call(std::span<const Command> commands, std::span<Reply> replies, Deadline by) noexcept;
 
     /// See `RoutedConnection`: the number of the node that has the key, as far as is known.
-    [[nodiscard]] std::uint32_t lane(std::string_view key) const noexcept {
-        const detail::ClusterNode* const node = nodes_->owner(hash_slot(key));
-        return node == nullptr ? 0 : node->index;
-    }
+    [[nodiscard]] std::uint32_t lane(std::string_view key) const noexcept;
 
     /// What the nodes cannot do, as if they were all alike; forgotten whenever the cluster was asked who
     /// has which slot.
@@ -125,22 +123,7 @@ public:
 
 private:
     ClusterConnection(std::vector<Endpoint>&& seeds, Runtime& runtime,
-                      std::chrono::milliseconds silence,
-                      detail::LookupFunction lookup = detail::system_lookup)
-        : seeds_(std::move(seeds)), flaw_(detail::check_seeds(seeds_)), runtime_(runtime),
-          process_(runtime.process()),
-          nodes_(std::make_unique<detail::ClusterNodes>(
-              seeds_.empty() ? Endpoint{} : seeds_.front(), runtime, silence, lookup)),
-          refresh_(*nodes_, seeds_, dialect_, runtime, lookup) {}
-
-#if LEASELOCK_EXCEPTIONS
-    [[nodiscard]] static std::vector<Endpoint> read_all(const std::vector<std::string_view>& urls) {
-        std::vector<Endpoint> endpoints;
-        endpoints.reserve(urls.size());
-        for (const std::string_view url : urls) endpoints.push_back(Endpoint::from_url(url));
-        return endpoints;
-    }
-#endif
+                      std::chrono::milliseconds silence, detail::LookupFunction lookup);
 
     [[nodiscard]] detail::ClusterNode* only_node(std::span<const Command> commands) const noexcept;
 
@@ -150,11 +133,50 @@ private:
     ProcessId process_;
     Dialect dialect_;
     std::unique_ptr<detail::ClusterNodes> nodes_;
-    detail::SlotRefresh refresh_;
+    std::unique_ptr<detail::SlotRefresh> refresh_;
 };
 
+static_assert(RoutedConnection<ClusterConnection>);
+
+#if LEASELOCK_DEFINES
+#if LEASELOCK_EXCEPTIONS
+LEASELOCK_INLINE ClusterConnection::ClusterConnection(const std::vector<std::string_view>& seeds,
+                                                      Runtime& runtime,
+                                                      std::chrono::milliseconds silence)
+    : ClusterConnection(detail::read_urls(seeds), runtime, silence, detail::system_lookup) {
+    if (!flaw_) throw Error{flaw_, "read", "the URLs of the cluster"};
+}
+#endif
+LEASELOCK_INLINE ClusterConnection::ClusterConnection(const Endpoint& seed, Runtime& runtime,
+                                                      std::chrono::milliseconds silence)
+    : ClusterConnection(std::span{&seed, 1}, runtime, silence) {}
+LEASELOCK_INLINE ClusterConnection::ClusterConnection(std::span<const Endpoint> seeds,
+                                                      Runtime& runtime,
+                                                      std::chrono::milliseconds silence,
+                                                      detail::LookupFunction lookup)
+    : ClusterConnection(std::vector<Endpoint>(seeds.begin(), seeds.end()), runtime, silence,
+                        lookup) {}
+LEASELOCK_INLINE ClusterConnection::ClusterConnection(std::vector<Endpoint>&& seeds,
+                                                      Runtime& runtime,
+                                                      std::chrono::milliseconds silence,
+                                                      detail::LookupFunction lookup)
+    : seeds_(std::move(seeds)), flaw_(detail::check_seeds(seeds_)), runtime_(runtime),
+      process_(runtime.process()),
+      nodes_(std::make_unique<detail::ClusterNodes>(seeds_.empty() ? Endpoint{} : seeds_.front(),
+                                                    runtime, silence, lookup)),
+      refresh_(std::make_unique<detail::SlotRefresh>(*nodes_, seeds_, dialect_, runtime, lookup)) {}
+
+LEASELOCK_INLINE ClusterConnection::~ClusterConnection() {
+    if (runtime_.process() != process_) refresh_->abandon_in_child();
+}
+
+LEASELOCK_INLINE std::uint32_t ClusterConnection::lane(std::string_view key) const noexcept {
+    const detail::ClusterNode* const node = nodes_->owner(hash_slot(key));
+    return node == nullptr ? 0 : node->index;
+}
+
 /// The node that all the commands are for, and of which there is no doubt; null if there is none.
-inline detail::ClusterNode*
+LEASELOCK_INLINE detail::ClusterNode*
 ClusterConnection::only_node(std::span<const Command> commands) const noexcept {
     detail::ClusterNode* node = nullptr;
     std::string_view last;
@@ -166,12 +188,12 @@ ClusterConnection::only_node(std::span<const Command> commands) const noexcept {
         if (owner == nullptr || (node != nullptr && owner != node)) return nullptr;
         node = owner;
     }
-    if (node == nullptr) node = refresh_.home();
-    return node == nullptr || refresh_.is_doubtful(*node) ? nullptr : node;
+    if (node == nullptr) node = refresh_->home();
+    return node == nullptr || refresh_->is_doubtful(*node) ? nullptr : node;
 }
 
-inline void ClusterConnection::call(std::span<const Command> commands, std::span<Reply> replies,
-                                    Deadline by) noexcept {
+LEASELOCK_INLINE void ClusterConnection::call(std::span<const Command> commands,
+                                              std::span<Reply> replies, Deadline by) noexcept {
     if (runtime_.process() !=
         process_) { // what a thread that is not here was changing is left alone
         for (Reply& reply : replies) reply.set_unsent(make_error_code(errc::other_process));
@@ -190,15 +212,14 @@ inline void ClusterConnection::call(std::span<const Command> commands, std::span
         });
         if (answered) return; // nearly always
     }
-    detail::ClusterCall call{*nodes_, refresh_, runtime_, commands, replies, by};
+    detail::ClusterCall call{*nodes_, *refresh_, runtime_, commands, replies, by};
     if (connection != nullptr) {
         call.run_from(*node);
     } else {
         call.run();
     }
 }
-
-static_assert(RoutedConnection<ClusterConnection>);
+#endif
 
 } // namespace LEASELOCK_ABI
 } // namespace leaselock

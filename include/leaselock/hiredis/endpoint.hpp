@@ -2,32 +2,39 @@
 // SPDX-License-Identifier: MIT
 
 #include <leaselock/core/config.hpp>
-#include <leaselock/core/error.hpp>
 #include <leaselock/core/outcome.hpp>
-#include <leaselock/hiredis/detail/host.hpp>
-#include <leaselock/hiredis/detail/secure_layer.hpp>
-#include <leaselock/hiredis/detail/url.hpp>
 #include <leaselock/hiredis/resolver.hpp>
 
-#include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
+
+#if LEASELOCK_DEFINES
+#include <leaselock/core/error.hpp>
+#include <leaselock/hiredis/detail/host.hpp>
+#include <leaselock/hiredis/detail/secure_layer.hpp>
+#include <leaselock/hiredis/detail/url.hpp>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
 #include <utility>
+#include <vector>
+#endif
 
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
+
+class TransportSecurity;
 
 /// Where a Redis is and how to sign in there. Pure: it opens nothing.
 ///
 /// Its password is never part of a message of this library.
 struct Endpoint {
-    static constexpr std::size_t max_host_size = detail::max_host_size; ///< 253
+    static constexpr std::size_t max_host_size = 253;      ///< RFC 1035
     static constexpr std::size_t max_unix_path_size = 107; ///< `sockaddr_un::sun_path` less its NUL
     static constexpr std::size_t max_client_name_size = 64;
     static constexpr std::chrono::milliseconds max_connect_timeout = std::chrono::hours{1};
@@ -66,24 +73,9 @@ struct Endpoint {
 
 #if LEASELOCK_EXCEPTIONS
     /// `parse` that throws. @throws Error for a malformed URL; std::bad_alloc
-    [[nodiscard]] static Endpoint from_url(std::string_view url) {
-        Endpoint endpoint;
-        if (const Outcome outcome = parse(url, endpoint); !outcome) {
-            throw Error{outcome, "read", "the URL of the server"};
-        }
-        return endpoint;
-    }
-#endif
-
-#if LEASELOCK_EXCEPTIONS
+    [[nodiscard]] static Endpoint from_url(std::string_view url);
     /// `from_url`, for use as it is. @throws Error also for `rediss://`, which takes a `leaselock::Tls`
-    [[nodiscard]] static Endpoint from_plain_url(std::string_view url) {
-        Endpoint endpoint = from_url(url);
-        if (const Outcome outcome = endpoint.check(); !outcome) {
-            throw Error{outcome, "use", "the URL of the server"};
-        }
-        return endpoint;
-    }
+    [[nodiscard]] static Endpoint from_plain_url(std::string_view url);
 #endif
 
     /// Whether every field is within its limits; the outcome is as that of `parse`.
@@ -96,6 +88,7 @@ struct Endpoint {
     [[nodiscard]] bool needs_auth() const noexcept { return !user.empty() || !password.empty(); }
 };
 
+#if LEASELOCK_DEFINES
 namespace detail {
 
 inline constexpr std::string_view bad_host =
@@ -112,6 +105,8 @@ inline constexpr std::string_view no_security =
     "TLS (rediss://) needs leaselock::Tls, in leaselock/hiredis/tls.hpp, target leaselock::tls";
 inline constexpr std::string_view plain_text =
     "security is set, and the URL is one without TLS: rediss://host:port has it";
+
+static_assert(Endpoint::max_host_size == max_host_size);
 
 [[nodiscard]] inline bool is_client_name(std::string_view name) noexcept {
     return name.size() <= Endpoint::max_client_name_size &&
@@ -268,24 +263,54 @@ inline constexpr UrlParameter url_parameters[] = {
 
 } // namespace detail
 
-inline Outcome Endpoint::parse(std::string_view url, Endpoint& result) {
+LEASELOCK_INLINE Outcome Endpoint::parse(std::string_view url, Endpoint& result) {
     Endpoint parsed;
     Outcome outcome = detail::endpoint_outcome(detail::parse_endpoint(url, parsed));
     if (outcome) result = std::move(parsed);
     return outcome;
 }
 
-inline Outcome Endpoint::check() const noexcept {
+#if LEASELOCK_EXCEPTIONS
+LEASELOCK_INLINE Endpoint Endpoint::from_url(std::string_view url) {
+    Endpoint endpoint;
+    if (const Outcome outcome = parse(url, endpoint); !outcome) {
+        throw Error{outcome, "read", "the URL of the server"};
+    }
+    return endpoint;
+}
+
+LEASELOCK_INLINE Endpoint Endpoint::from_plain_url(std::string_view url) {
+    Endpoint endpoint = from_url(url);
+    if (const Outcome outcome = endpoint.check(); !outcome) {
+        throw Error{outcome, "use", "the URL of the server"};
+    }
+    return endpoint;
+}
+
+namespace detail {
+
+[[nodiscard]] inline std::vector<Endpoint> read_urls(const std::vector<std::string_view>& urls) {
+    std::vector<Endpoint> endpoints;
+    endpoints.reserve(urls.size());
+    for (const std::string_view url : urls) endpoints.push_back(Endpoint::from_url(url));
+    return endpoints;
+}
+
+} // namespace detail
+#endif
+
+LEASELOCK_INLINE Outcome Endpoint::check() const noexcept {
     std::string_view complaint = detail::complaint_about(*this);
     if (complaint.empty() && tls && security == nullptr) complaint = detail::no_security;
     if (complaint.empty() && !tls && security != nullptr) complaint = detail::plain_text;
     return detail::endpoint_outcome(complaint);
 }
 
-inline ServerText Endpoint::label() const noexcept {
+LEASELOCK_INLINE ServerText Endpoint::label() const noexcept {
     if (is_unix()) return ServerText{"unix:"}.append(unix_path);
     return detail::label_of(host, port);
 }
+#endif
 
 } // namespace LEASELOCK_ABI
 } // namespace leaselock

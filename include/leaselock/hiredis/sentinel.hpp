@@ -2,27 +2,18 @@
 // SPDX-License-Identifier: MIT
 
 #include <leaselock/core/config.hpp>
-#include <leaselock/core/deadline.hpp>
-#include <leaselock/core/error.hpp>
+#include <leaselock/core/lease_clock.hpp>
 #include <leaselock/core/outcome.hpp>
-#include <leaselock/core/runtime.hpp>
-#include <leaselock/hiredis/detail/host.hpp>
-#include <leaselock/hiredis/detail/kept_lookups.hpp>
-#include <leaselock/hiredis/detail/lookup.hpp>
-#include <leaselock/hiredis/detail/query.hpp>
+#include <leaselock/hiredis/detail/lookup_function.hpp>
 #include <leaselock/hiredis/detail/sentinel_order.hpp>
-#include <leaselock/hiredis/detail/sentinel_reply.hpp>
 #include <leaselock/hiredis/endpoint.hpp>
 #include <leaselock/hiredis/resolver.hpp>
-#include <leaselock/redis/command.hpp>
 
-#include <algorithm>
-#include <array>
 #include <chrono>
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <ranges>
 #include <string>
 #include <string_view>
@@ -30,14 +21,42 @@
 #include <utility>
 #include <vector>
 
+#if LEASELOCK_DEFINES
+#include <leaselock/core/deadline.hpp>
+#include <leaselock/core/error.hpp>
+#include <leaselock/core/runtime.hpp>
+#include <leaselock/hiredis/detail/address.hpp>
+#include <leaselock/hiredis/detail/host.hpp>
+#include <leaselock/hiredis/detail/kept_lookups.hpp>
+#include <leaselock/hiredis/detail/lookup.hpp>
+#include <leaselock/hiredis/detail/query.hpp>
+#include <leaselock/hiredis/detail/sentinel_reply.hpp>
+#include <leaselock/redis/command.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#endif
+
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
 
 namespace detail {
 
+class Lookup;
+template <std::size_t Endpoints>
+class LookupPool;
+
 template <class R>
 concept RangeOfTexts = std::ranges::input_range<const R> &&
     std::convertible_to<std::ranges::range_reference_t<const R>, std::string_view>;
+
+template <RangeOfTexts R>
+std::vector<std::string_view> texts_of(const R& range) {
+    std::vector<std::string_view> texts;
+    for (const std::string_view text : range) texts.push_back(text);
+    return texts;
+}
 
 } // namespace detail
 
@@ -66,16 +85,14 @@ public:
     /// @throws Error for a malformed URL, or what the third constructor would complain about
     Sentinel(std::initializer_list<std::string_view> urls, std::string master,
              std::chrono::milliseconds limit = default_limit)
-        : Sentinel(read(urls), std::move(master), limit) {
-        if (!valid_) throw Error{valid_, "read", "the sentinels"};
-    }
+        : Sentinel(std::vector<std::string_view>(urls), std::move(master), limit) {}
     /// The same, with URLs from a `std::vector<std::string>` or another range of texts.
     template <detail::RangeOfTexts R>
     // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): it delegates
     Sentinel(const R& urls, std::string master, std::chrono::milliseconds limit = default_limit)
-        : Sentinel(read(urls), std::move(master), limit) {
-        if (!valid_) throw Error{valid_, "read", "the sentinels"};
-    }
+        : Sentinel(detail::texts_of(urls), std::move(master), limit) {}
+    Sentinel(const std::vector<std::string_view>& urls, std::string master,
+             std::chrono::milliseconds limit = default_limit);
 #endif
 
     /// @param sentinels 1 to 16. The connect_timeout of each is the longest that it may take to answer.
@@ -85,14 +102,15 @@ public:
     /// @param lookup for tests of this library
     Sentinel(std::vector<Endpoint> sentinels, std::string master,
              std::chrono::milliseconds limit = default_limit,
-             detail::LookupFunction lookup = detail::system_lookup)
-        : sentinels_(std::move(sentinels)), master_(std::move(master)), limit_(limit),
-          lookup_(lookup), valid_(check()) {}
+             detail::LookupFunction lookup = detail::system_lookup);
+    Sentinel(const Sentinel&) = delete;
+    Sentinel& operator=(const Sentinel&) = delete;
+    LEASELOCK_INLINE ~Sentinel() override;
 
     /// @return yes, with `where` set; or unsent, and why. Blocks, until the limit at most.
     // inline here too: else every file that includes this has to have the class's vtable, and all that
     // hangs on it
-    [[nodiscard]] inline Outcome resolve(ServerAddress& where) noexcept override;
+    [[nodiscard]] LEASELOCK_INLINE Outcome resolve(ServerAddress& where) noexcept override;
 
     void on_failure(const ServerAddress& where, const std::error_code& cause) noexcept override {
         (void)where;
@@ -103,14 +121,6 @@ public:
     [[nodiscard]] const std::string& master() const noexcept { return master_; }
 
 private:
-#if LEASELOCK_EXCEPTIONS
-    template <class R>
-    static std::vector<Endpoint> read(const R& urls) {
-        std::vector<Endpoint> endpoints;
-        for (const std::string_view url : urls) endpoints.push_back(Endpoint::from_url(url));
-        return endpoints;
-    }
-#endif
     [[nodiscard]] Outcome check() const noexcept;
     [[nodiscard]] Outcome ask(const Endpoint& sentinel, detail::Lookup& lookup, Deadline by,
                               ServerAddress& where) const noexcept;
@@ -121,10 +131,25 @@ private:
     detail::LookupFunction lookup_;
     Outcome valid_;
     detail::SentinelOrder order_;
-    detail::LookupPool<most_sentinels> lookups_; ///< of the sentinels' own names
+    /// Of the sentinels' own names.
+    std::unique_ptr<detail::LookupPool<most_sentinels>> lookups_;
 };
 
-inline Outcome Sentinel::check() const noexcept {
+#if LEASELOCK_DEFINES
+#if LEASELOCK_EXCEPTIONS
+LEASELOCK_INLINE Sentinel::Sentinel(const std::vector<std::string_view>& urls, std::string master,
+                                    std::chrono::milliseconds limit)
+    : Sentinel(detail::read_urls(urls), std::move(master), limit) {
+    if (!valid_) throw Error{valid_, "read", "the sentinels"};
+}
+#endif
+LEASELOCK_INLINE Sentinel::Sentinel(std::vector<Endpoint> sentinels, std::string master,
+                                    std::chrono::milliseconds limit, detail::LookupFunction lookup)
+    : sentinels_(std::move(sentinels)), master_(std::move(master)), limit_(limit), lookup_(lookup),
+      valid_(check()), lookups_(std::make_unique<detail::LookupPool<most_sentinels>>()) {}
+LEASELOCK_INLINE Sentinel::~Sentinel() = default;
+
+LEASELOCK_INLINE Outcome Sentinel::check() const noexcept {
     const auto complain = [](std::string_view text) -> Outcome {
         return {Answer::unsent, errc::invalid_argument, text};
     };
@@ -145,9 +170,9 @@ inline Outcome Sentinel::check() const noexcept {
     return {Answer::yes};
 }
 
-inline Outcome Sentinel::resolve(ServerAddress& where) noexcept {
+LEASELOCK_INLINE Outcome Sentinel::resolve(ServerAddress& where) noexcept {
     if (!valid_) return valid_;
-    auto lookups = lookups_.borrow();
+    auto lookups = lookups_->borrow();
     if (lookups == nullptr) {
         return {Answer::unsent, std::make_error_code(std::errc::not_enough_memory)};
     }
@@ -165,18 +190,18 @@ inline Outcome Sentinel::resolve(ServerAddress& where) noexcept {
         Outcome said = ask(sentinels_[i], lookups->of[i], by, where);
         if (said) {
             order_.answered(i);
-            lookups_.give_back(std::move(lookups));
+            lookups_->give_back(std::move(lookups));
             return said;
         }
         order_.failed(i);
         tally.add(sentinels_[i].label(), said);
     }
-    lookups_.give_back(std::move(lookups));
+    lookups_->give_back(std::move(lookups));
     return tally.result();
 }
 
-inline Outcome Sentinel::ask(const Endpoint& sentinel, detail::Lookup& lookup, Deadline by,
-                             ServerAddress& where) const noexcept {
+LEASELOCK_INLINE Outcome Sentinel::ask(const Endpoint& sentinel, detail::Lookup& lookup,
+                                       Deadline by, ServerAddress& where) const noexcept {
     const std::array<std::string_view, 3> argv{"SENTINEL", "GET-MASTER-ADDR-BY-NAME", master_};
     detail::Failure failure;
     const detail::ReplyTree reply =
@@ -184,6 +209,7 @@ inline Outcome Sentinel::ask(const Endpoint& sentinel, detail::Lookup& lookup, D
     if (reply == nullptr) return {Answer::unsent, failure.cause, failure.text.view()};
     return detail::read_master_address(*reply, where);
 }
+#endif
 
 } // namespace LEASELOCK_ABI
 } // namespace leaselock

@@ -2,27 +2,31 @@
 // SPDX-License-Identifier: MIT
 
 #include <leaselock/core/config.hpp>
-#include <leaselock/core/deadline.hpp>
 #include <leaselock/core/lease_clock.hpp>
 #include <leaselock/core/runtime.hpp>
-#include <leaselock/hiredis/detail/rediscovery.hpp>
 #include <leaselock/hiredis/endpoint.hpp>
 #include <leaselock/hiredis/hiredis_connection.hpp>
 #include <leaselock/hiredis/resolver.hpp>
 #include <leaselock/hiredis/sentinel.hpp>
 #include <leaselock/redis/command.hpp>
 #include <leaselock/redis/connection.hpp>
+#include <leaselock/redis/dialect.hpp>
 #include <leaselock/redis/reply.hpp>
-#include <leaselock/redis/script_call.hpp>
 
-#include <cstddef>
-#include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#if LEASELOCK_DEFINES
+#include <leaselock/core/deadline.hpp>
+#include <leaselock/hiredis/detail/rediscovery.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#endif
 
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
@@ -77,20 +81,7 @@ public:
     ~SentinelConnection() = default;
 
     /// See `Connection`.
-    void call(std::span<const Command> commands, std::span<Reply> replies, Deadline by) noexcept {
-        connection_.call(commands, replies, by);
-        for (unsigned failed = 0;; ++failed) {
-            const std::size_t first = detail::first_to_send_again(commands, replies);
-            if (first == replies.size() || !pause(failed, by)) return;
-            const Reply before = replies[first];
-            commands = commands.subspan(first);
-            replies = replies.subspan(first);
-            connection_.call(commands, replies, by);
-            if (detail::find_runtime(connection_).now() >= by) {
-                return detail::keep_last_words(before, replies);
-            }
-        }
-    }
+    void call(std::span<const Command> commands, std::span<Reply> replies, Deadline by) noexcept;
 
     [[nodiscard]] Dialect& dialect() noexcept { return connection_.dialect(); }
     [[nodiscard]] const Endpoint& endpoint() const noexcept { return connection_.endpoint(); }
@@ -107,20 +98,42 @@ private:
     }
 
     /// @return false where it would last until the deadline
-    [[nodiscard]] bool pause(unsigned failed, Deadline by) noexcept {
-        Runtime& runtime = detail::find_runtime(connection_);
-        std::uint64_t random = 0;
-        (void)runtime.fill_random(std::as_writable_bytes(std::span{&random, 1}));
-        const Deadline next = later(runtime.now(), detail::rediscovery_pause(failed, random));
-        if (next >= by) return false;
-        runtime.sleep_until(next);
-        return true;
-    }
+    [[nodiscard]] bool pause(unsigned failed, Deadline by) noexcept;
 
     C connection_;
 };
 
 static_assert(Connection<SentinelConnection<>>);
+
+#if LEASELOCK_DEFINES
+template <class C>
+void SentinelConnection<C>::call(std::span<const Command> commands, std::span<Reply> replies,
+                                 Deadline by) noexcept {
+    connection_.call(commands, replies, by);
+    for (unsigned failed = 0;; ++failed) {
+        const std::size_t first = detail::first_to_send_again(commands, replies);
+        if (first == replies.size() || !pause(failed, by)) return;
+        const Reply before = replies[first];
+        commands = commands.subspan(first);
+        replies = replies.subspan(first);
+        connection_.call(commands, replies, by);
+        if (detail::find_runtime(connection_).now() >= by) {
+            return detail::keep_last_words(before, replies);
+        }
+    }
+}
+
+template <class C>
+bool SentinelConnection<C>::pause(unsigned failed, Deadline by) noexcept {
+    Runtime& runtime = detail::find_runtime(connection_);
+    std::uint64_t random = 0;
+    (void)runtime.fill_random(std::as_writable_bytes(std::span{&random, 1}));
+    const Deadline next = later(runtime.now(), detail::rediscovery_pause(failed, random));
+    if (next >= by) return false;
+    runtime.sleep_until(next);
+    return true;
+}
+#endif
 
 } // namespace LEASELOCK_ABI
 } // namespace leaselock

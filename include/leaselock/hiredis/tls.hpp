@@ -2,20 +2,24 @@
 // SPDX-License-Identifier: MIT
 
 #include <leaselock/core/config.hpp>
-#include <leaselock/core/error.hpp>
 #include <leaselock/core/outcome.hpp>
-#include <leaselock/hiredis/detail/host.hpp>
-#include <leaselock/hiredis/detail/secure_layer.hpp>
-#include <leaselock/hiredis/detail/tls_context.hpp>
-#include <leaselock/hiredis/detail/tls_layer.hpp>
 #include <leaselock/hiredis/endpoint.hpp>
-
-#include <openssl/err.h>
 
 #include <memory>
 #include <string>
 #include <string_view>
+
+#if LEASELOCK_DEFINES
+#include <leaselock/core/error.hpp>
+#include <leaselock/hiredis/detail/host.hpp>
+#include <leaselock/hiredis/detail/secure_layer.hpp>
+#include <leaselock/hiredis/detail/tls_context.hpp>
+#include <leaselock/hiredis/detail/tls_layer.hpp>
+
+#include <openssl/err.h>
+
 #include <utility>
+#endif
 
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
@@ -51,23 +55,12 @@ public:
 #if LEASELOCK_EXCEPTIONS
     /// @throws Error, `errc::invalid_argument`, if a file cannot be used: which, and OpenSSL's reason;
     ///         std::bad_alloc
-    explicit Tls(const TlsOptions& options = {}) {
-        if (const Outcome outcome = load(options, security_); !outcome) {
-            throw Error{outcome, "set up", "TLS"};
-        }
-    }
+    explicit Tls(const TlsOptions& options = {});
 
     /// An endpoint from a URL, with TLS.
     /// @throws Error for a malformed URL, and for one that is neither `rediss://` nor `valkeys://`;
     ///         std::bad_alloc
-    [[nodiscard]] Endpoint endpoint(std::string_view url) const {
-        Endpoint endpoint = Endpoint::from_url(url);
-        endpoint.security = security_;
-        if (const Outcome outcome = endpoint.check(); !outcome) {
-            throw Error{outcome, "read", "the URL of the server"};
-        }
-        return endpoint;
-    }
+    [[nodiscard]] Endpoint endpoint(std::string_view url) const;
 
     /// For an endpoint of your own: it goes to `Endpoint::security`.
     [[nodiscard]] const std::shared_ptr<const TransportSecurity>& security() const noexcept {
@@ -90,8 +83,9 @@ private:
 #endif
 };
 
-inline Outcome Tls::load(const TlsOptions& options,
-                         std::shared_ptr<const TransportSecurity>& security) {
+#if LEASELOCK_DEFINES
+LEASELOCK_INLINE Outcome Tls::load(const TlsOptions& options,
+                                   std::shared_ptr<const TransportSecurity>& security) {
     if (!options.server_name.empty() && !detail::is_host_name(options.server_name) &&
         !detail::is_ipv6_address(options.server_name)) {
         return detail::tls_complaint("server_name", options.server_name, detail::bad_host);
@@ -109,6 +103,24 @@ inline Outcome Tls::load(const TlsOptions& options,
     security = std::make_shared<const detail::TlsContext>(std::move(context), options.server_name);
     return {Answer::yes};
 }
+
+#if LEASELOCK_EXCEPTIONS
+LEASELOCK_INLINE Tls::Tls(const TlsOptions& options) {
+    if (const Outcome outcome = load(options, security_); !outcome) {
+        throw Error{outcome, "set up", "TLS"};
+    }
+}
+
+LEASELOCK_INLINE Endpoint Tls::endpoint(std::string_view url) const {
+    Endpoint endpoint = Endpoint::from_url(url);
+    endpoint.security = security_;
+    if (const Outcome outcome = endpoint.check(); !outcome) {
+        throw Error{outcome, "read", "the URL of the server"};
+    }
+    return endpoint;
+}
+#endif
+#endif
 
 } // namespace LEASELOCK_ABI
 } // namespace leaselock

@@ -2,23 +2,27 @@
 // SPDX-License-Identifier: MIT
 
 #include <leaselock/core/config.hpp>
-#include <leaselock/core/deadline.hpp>
 #include <leaselock/core/fixed_text.hpp>
 #include <leaselock/core/outcome.hpp>
+#include <leaselock/lock/options.hpp>
+#include <leaselock/redis/connection.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <string_view>
+
+#if LEASELOCK_DEFINES
+#include <leaselock/core/deadline.hpp>
 #include <leaselock/core/runtime.hpp>
 #include <leaselock/core/token.hpp>
-#include <leaselock/lock/options.hpp>
 #include <leaselock/redis/classify.hpp>
 #include <leaselock/redis/command.hpp>
-#include <leaselock/redis/connection.hpp>
 #include <leaselock/redis/key.hpp>
 #include <leaselock/redis/reply.hpp>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <cstdint>
-#include <string_view>
+#endif
 
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
@@ -47,7 +51,12 @@ struct Inspection {
 template <Connection C>
 [[nodiscard]] Inspection
 inspect(C& connection, std::string_view key,
-        std::chrono::milliseconds timeout = std::chrono::seconds{1}) noexcept {
+        std::chrono::milliseconds timeout = std::chrono::seconds{1}) noexcept;
+
+#if LEASELOCK_DEFINES
+template <Connection C>
+Inspection inspect(C& connection, std::string_view key,
+                   std::chrono::milliseconds timeout) noexcept {
     Inspection seen;
     if (key.empty() || key.size() > max_key_size) {
         seen.outcome = {Answer::unsent, errc::invalid_argument, "key must have 1 to 1024 bytes"};
@@ -81,6 +90,7 @@ inspect(C& connection, std::string_view key,
     }
     return seen;
 }
+#endif
 
 } // namespace LEASELOCK_ABI
 } // namespace leaselock

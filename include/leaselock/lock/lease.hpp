@@ -56,6 +56,7 @@ private:
     std::chrono::milliseconds ttl_{0};
 };
 
+#if LEASELOCK_DEFINES
 namespace detail {
 
 /// Whether `value` is what this library stores: 32 lower-case hex digits, then nothing or `:label`.
@@ -102,7 +103,7 @@ inline constexpr std::string_view lease_text_mark = "leaselock1";
 
 } // namespace detail
 
-inline std::string Lease::to_text() const {
+LEASELOCK_INLINE std::string Lease::to_text() const {
     if (key_.empty()) return {};
     std::string text{detail::lease_text_mark};
     text.append(".").append(std::to_string(ttl_.count())).append(".");
@@ -117,7 +118,7 @@ inline std::string Lease::to_text() const {
     return text.append(".").append(sum.data(), sum.size());
 }
 
-inline std::optional<Lease> Lease::from_text(std::string_view text) {
+LEASELOCK_INLINE std::optional<Lease> Lease::from_text(std::string_view text) {
     std::array<std::string_view, 5> part{};
     std::string_view rest = text;
     for (std::size_t i = 0; i < part.size(); ++i) {
@@ -143,6 +144,7 @@ inline std::optional<Lease> Lease::from_text(std::string_view text) {
     }
     return Lease{std::move(*key), std::move(*value), std::chrono::milliseconds{ttl}};
 }
+#endif
 
 } // namespace LEASELOCK_ABI
 } // namespace leaselock

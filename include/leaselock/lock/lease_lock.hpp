@@ -16,10 +16,8 @@
 #include <chrono>
 #include <concepts>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <stop_token>
 #include <string_view>
 #include <utility>
@@ -82,7 +80,7 @@ public:
     /// @throws std::bad_alloc
     LeaseLock(B& backend, std::string_view key, const typename detail::OptionsOf<B>::type& options,
               std::defer_lock_t /*tag*/)
-        : state_(backend, make_record(backend, key, options)) {}
+        : state_(backend, key, detail::as_options(options)) {}
 
     template <class Rep, class Period>
     LeaseLock(B& backend, std::string_view key, std::chrono::duration<Rep, Period> ttl,
@@ -114,7 +112,7 @@ public:
     /// error that waiting cannot cure. @throws Error for that, and with `errc::stopped`
     void lock(const std::stop_token& stop = {}) {
         const Outcome outcome = state_.wait((LeaseClock::duration::max)(), stop);
-        if (!outcome) throw Error{outcome, to_string(Verb::wait), key()};
+        if (!outcome) detail::throw_error(outcome, to_string(Verb::wait), key());
     }
     /// `try_acquire_for`. @return false when busy to the end, or stopped  @throws Error for any other end
     template <class Rep, class Period>
@@ -240,18 +238,6 @@ private:
     friend class Renewer<B>;
     using Record = detail::LeaseRecord;
 
-    static Record::Handle make_record(B& backend, std::string_view key,
-                                      const options_type& options) {
-        (void)Record::stopped_token();
-        Record::Handle record =
-            Record::make(detail::find_runtime(backend), key, detail::as_options(options));
-        if (record) return record;
-#if LEASELOCK_EXCEPTIONS
-        throw std::bad_alloc{};
-#else
-        std::abort(); // as operator new does where exceptions are off
-#endif
-    }
     [[nodiscard]] Record* record() const noexcept { return state_.record(); }
     [[nodiscard]] Deadline now() const noexcept {
         return record() != nullptr ? record()->runtime().now() : Deadline{};
@@ -263,10 +249,8 @@ private:
     }
     [[nodiscard]] Deadline now_of(LeaseClock /*clock*/) const noexcept { return now(); }
 
-    /// Yes is true, no is false; all else throws.
     [[nodiscard]] bool require(const Outcome& outcome, Verb verb) const {
-        if (outcome || outcome.answer == Answer::no) return outcome.answer == Answer::yes;
-        throw Error{outcome, to_string(verb), key()};
+        return detail::require(outcome, verb, key());
     }
 #endif
 

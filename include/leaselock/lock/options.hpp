@@ -140,6 +140,7 @@ constexpr Flaw find_flaw(std::string_view key, const Options& options) noexcept 
     return Flaw::none;
 }
 
+#if LEASELOCK_DEFINES
 template <std::size_t N>
 void append_number(FixedText<N>& text, std::int64_t number) noexcept {
     std::array<char, 20> digits{};
@@ -177,6 +178,7 @@ inline ServerText describe(Flaw flaw, std::chrono::milliseconds ttl,
     }
     return text;
 }
+#endif
 
 } // namespace detail
 } // namespace LEASELOCK_ABI

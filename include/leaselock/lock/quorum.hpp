@@ -2,31 +2,44 @@
 // SPDX-License-Identifier: MIT
 
 #include <leaselock/core/config.hpp>
-#include <leaselock/core/deadline.hpp>
-#include <leaselock/core/error.hpp>
-#include <leaselock/core/lease_clock.hpp>
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/core/runtime.hpp>
-#include <leaselock/lock/detail/quorum_node.hpp>
-#include <leaselock/lock/detail/quorum_question.hpp>
-#include <leaselock/lock/detail/quorum_tally.hpp>
-#include <leaselock/lock/detail/quorum_verbs.hpp>
+#include <leaselock/lock/detail/quorum_size.hpp>
 #include <leaselock/redis/connection.hpp>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <system_error>
 #include <vector>
+
+#if LEASELOCK_DEFINES
+#include <leaselock/core/deadline.hpp>
+#include <leaselock/core/error.hpp>
+#include <leaselock/core/lease_clock.hpp>
+#include <leaselock/lock/detail/quorum_node.hpp>
+#include <leaselock/lock/detail/quorum_question.hpp>
+#include <leaselock/lock/detail/quorum_tally.hpp>
+#include <leaselock/lock/detail/quorum_verbs.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <system_error>
+#endif
 
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
+namespace detail {
+struct Question;
+struct Vote;
+template <class C>
+class QuorumNode;
+template <class B>
+struct Verbs;
+} // namespace detail
 
 /// Independent masters, of which a majority has to agree: `LeaseLock lock{nodes, key, ttl}` is the same
 /// guard over them.
@@ -79,24 +92,15 @@ public:
             "a quorum takes an odd number of nodes, from 3 to 15: an even number bears no "
             "more failures than the odd one below it");
     }
-    explicit Quorum(std::span<C* const> nodes)
-        : connections_(nodes.begin(), nodes.end()), complaint_(find_complaint(nodes)),
-          nodes_(complaint_.empty() ? nodes.size() : 0), runtime_(&runtime_of_first(nodes)),
-          process_(runtime_->process()) {
-        for (std::size_t i = 0; i < nodes_.size(); ++i) nodes_[i].attach(*connections_[i]);
-    }
+    explicit Quorum(std::span<C* const> nodes);
     Quorum(const Quorum&) = delete;
     Quorum& operator=(const Quorum&) = delete;
-    ~Quorum() = default;
+    ~Quorum();
 
     /// How many nodes it was given.
     [[nodiscard]] std::size_t size() const noexcept { return connections_.size(); }
     /// Whether a connection is in both: then they are one thread's, as the connection is.
-    [[nodiscard]] bool shares_connection(const Quorum& other) const noexcept {
-        return std::find_first_of(connections_.begin(), connections_.end(),
-                                  other.connections_.begin(),
-                                  other.connections_.end()) != connections_.end();
-    }
+    [[nodiscard]] bool shares_connection(const Quorum& other) const noexcept;
 
     friend Runtime& runtime_of(const Quorum& quorum) noexcept { return *quorum.runtime_; }
 
@@ -105,10 +109,7 @@ private:
     using Question = detail::Question;
 
     static std::string_view find_complaint(std::span<C* const> nodes) noexcept;
-    static Runtime& runtime_of_first(std::span<C* const> nodes) noexcept {
-        const bool any = !nodes.empty() && nodes.front() != nullptr;
-        return any ? detail::find_runtime(*nodes.front()) : system_runtime();
-    }
+    static Runtime& runtime_of_first(std::span<C* const> nodes) noexcept;
 
     /// Why nothing can be asked; yes when it can. Behind a yes, `end` is to follow.
     [[nodiscard]] Outcome begin() noexcept;
@@ -116,17 +117,12 @@ private:
     /// Puts a question to all nodes, and returns when it is decided.
     void ask(Question question) noexcept;
     [[nodiscard]] bool goes_on(const Question& question) const noexcept;
-    [[nodiscard]] bool owes() const noexcept {
-        return std::any_of(nodes_.begin(), nodes_.end(),
-                           [](const auto& node) { return node.tells_what_is_owed(); });
-    }
+    [[nodiscard]] bool owes() const noexcept;
     void find_twins() noexcept;
-
-    static constexpr std::chrono::milliseconds shortest_linger{1};
 
     /// The votes on one item of the last question, one for each node.
     [[nodiscard]] std::span<const detail::Vote> votes(const Question& question, std::size_t item,
-                                                      detail::VoteList& list) const noexcept;
+                                                      std::span<detail::Vote> list) const noexcept;
     [[nodiscard]] ServerText describe(std::span<const detail::Vote> votes) const noexcept;
 
     std::vector<C*> connections_;
@@ -137,6 +133,30 @@ private:
     std::atomic<bool> in_call_{false};
     std::uint32_t twins_ = 0; ///< nodes that are the same server as one before them
 };
+
+#if LEASELOCK_DEFINES
+template <class C>
+Quorum<C>::Quorum(std::span<C* const> nodes)
+    : connections_(nodes.begin(), nodes.end()), complaint_(find_complaint(nodes)),
+      nodes_(complaint_.empty() ? nodes.size() : 0), runtime_(&runtime_of_first(nodes)),
+      process_(runtime_->process()) {
+    for (std::size_t i = 0; i < nodes_.size(); ++i) nodes_[i].attach(*connections_[i]);
+}
+
+template <class C>
+Quorum<C>::~Quorum() = default;
+
+template <class C>
+bool Quorum<C>::shares_connection(const Quorum& other) const noexcept {
+    return std::find_first_of(connections_.begin(), connections_.end(), other.connections_.begin(),
+                              other.connections_.end()) != connections_.end();
+}
+
+template <class C>
+Runtime& Quorum<C>::runtime_of_first(std::span<C* const> nodes) noexcept {
+    const bool any = !nodes.empty() && nodes.front() != nullptr;
+    return any ? detail::find_runtime(*nodes.front()) : system_runtime();
+}
 
 template <class C>
 std::string_view Quorum<C>::find_complaint(std::span<C* const> nodes) noexcept {
@@ -184,6 +204,7 @@ void Quorum<C>::ask(Question question) noexcept {
     while (now < question.by && goes_on(question)) go_on(question.by);
     // A deletion that is on its way to a silent node gets as long again to go out: connecting takes a
     // round trip, as the answers of the others did.
+    constexpr std::chrono::milliseconds shortest_linger{1};
     const Deadline linger = (std::min)(
         question.by, later(now, std::max<LeaseClock::duration>(now - start, shortest_linger)));
     while (now < linger && owes()) go_on(linger);
@@ -222,6 +243,12 @@ bool Quorum<C>::goes_on(const Question& question) const noexcept {
 }
 
 template <class C>
+bool Quorum<C>::owes() const noexcept {
+    return std::any_of(nodes_.begin(), nodes_.end(),
+                       [](const auto& node) { return node.tells_what_is_owed(); });
+}
+
+template <class C>
 void Quorum<C>::find_twins() noexcept {
     twins_ = 0;
     for (std::size_t i = 1; i < nodes_.size(); ++i) {
@@ -235,7 +262,7 @@ void Quorum<C>::find_twins() noexcept {
 
 template <class C>
 std::span<const detail::Vote> Quorum<C>::votes(const Question& question, std::size_t item,
-                                               detail::VoteList& list) const noexcept {
+                                               std::span<detail::Vote> list) const noexcept {
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
         list[i] = nodes_[i].ballot().vote(item);
         // deleting is right whoever does it; all else counts once for a server
@@ -243,7 +270,7 @@ std::span<const detail::Vote> Quorum<C>::votes(const Question& question, std::si
             list[i] = {Answer::refused, make_error_code(errc::same_server)};
         }
     }
-    return std::span{list}.first(nodes_.size());
+    return list.first(nodes_.size());
 }
 
 template <class C>
@@ -255,6 +282,7 @@ ServerText Quorum<C>::describe(std::span<const detail::Vote> votes) const noexce
     }
     return detail::describe_votes(votes, std::span{words}.first(votes.size()));
 }
+#endif
 
 } // namespace LEASELOCK_ABI
 } // namespace leaselock

@@ -4,18 +4,28 @@
 #include <leaselock/core/config.hpp>
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/core/runtime.hpp>
-#include <leaselock/lock/detail/renewer_core.hpp>
 #include <leaselock/lock/lease_lock.hpp>
-#include <leaselock/redis/connection.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <mutex>
+
+#if LEASELOCK_DEFINES
+#include <leaselock/core/deadline.hpp>
+#include <leaselock/lock/detail/lease_record.hpp>
+#include <leaselock/lock/detail/renewer_core.hpp>
+#include <leaselock/lock/options.hpp>
+
+#include <algorithm>
 #include <new>
 #include <system_error>
+#endif
 
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
+namespace detail {
+template <class B>
+class RenewerCore;
+}
 
 /// Keeps leases while their holders work: renews each every third of its ttl, or a little earlier where
 /// a write goes out for others anyway, and sets its stop token when it is lost, at its deadline at the
@@ -39,23 +49,17 @@ template <class B>
 class Renewer {
 public:
     /// Sends nothing and starts nothing. The connection outlives the renewer.
-    explicit Renewer(B& backend) noexcept
-        : backend_(backend), runtime_(detail::find_runtime(backend)), process_(runtime_.process()) {
-    }
+    explicit Renewer(B& backend) noexcept;
     Renewer(const Renewer&) = delete;
     Renewer& operator=(const Renewer&) = delete;
     /// Waits for a renewal on its way and for callbacks that run, unless it is called by one of them.
-    ~Renewer() {
-        if (core_ == nullptr || process_ != runtime_.process()) return; // a child leaves it alone
-        core_->stop();
-        core_->release();
-    }
+    ~Renewer();
 
 #if LEASELOCK_EXCEPTIONS
     /// `try_keep` that throws. @throws Error for any answer but yes
     void keep(LeaseLock<B>& lock, std::chrono::milliseconds max_hold = {}) {
         const Outcome outcome = try_keep(lock, max_hold);
-        if (!outcome) throw Error{outcome, "keep", lock.key()};
+        if (!outcome) detail::throw_error(outcome, "keep", lock.key());
     }
 #endif
 
@@ -76,6 +80,18 @@ private:
     std::mutex mutex_; // of core_, until it is made
     detail::RenewerCore<B>* core_ = nullptr;
 };
+
+#if LEASELOCK_DEFINES
+template <class B>
+Renewer<B>::Renewer(B& backend) noexcept
+    : backend_(backend), runtime_(detail::find_runtime(backend)), process_(runtime_.process()) {}
+
+template <class B>
+Renewer<B>::~Renewer() {
+    if (core_ == nullptr || process_ != runtime_.process()) return; // a child leaves it alone
+    core_->stop();
+    core_->release();
+}
 
 template <class B>
 Outcome Renewer<B>::try_keep(LeaseLock<B>& lock, std::chrono::milliseconds max_hold) noexcept {
@@ -129,6 +145,7 @@ Outcome Renewer<B>::try_keep(LeaseLock<B>& lock, std::chrono::milliseconds max_h
     }
     return {Answer::yes};
 }
+#endif
 
 } // namespace LEASELOCK_ABI
 } // namespace leaselock

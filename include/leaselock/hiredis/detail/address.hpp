@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 
 #include <leaselock/core/config.hpp>
+#include <leaselock/hiredis/detail/lookup_function.hpp>
 
 #include <netdb.h>
 #include <sys/socket.h>
@@ -82,10 +83,12 @@ inline int query_addresses(const char* host, std::uint16_t port, int flags,
     return query_addresses(host, port, AI_NUMERICHOST, found) == 0;
 }
 
-/// The system's resolver. It blocks for as long as it likes: 20 s with a dead name server.
-inline int system_lookup(const char* host, std::uint16_t port, AddressList& found) noexcept {
+#if LEASELOCK_DEFINES
+LEASELOCK_INLINE int system_lookup(const char* host, std::uint16_t port,
+                                   AddressList& found) noexcept {
     return query_addresses(host, port, 0, found);
 }
+#endif
 
 } // namespace detail
 } // namespace LEASELOCK_ABI

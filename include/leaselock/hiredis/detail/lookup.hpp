@@ -30,9 +30,6 @@ namespace leaselock {
 inline namespace LEASELOCK_ABI {
 namespace detail {
 
-/// Asks for the addresses of a name; blocks. @return 0 or an `EAI_` code
-using LookupFunction = int (*)(const char* host, std::uint16_t port, AddressList& found);
-
 /// Where a name, or a resolver, leads.
 struct Whereabouts {
     Outcome outcome{Answer::unsent}; ///< yes, or why there are no addresses

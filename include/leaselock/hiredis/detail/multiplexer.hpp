@@ -15,8 +15,8 @@
 #include <leaselock/hiredis/detail/stream.hpp>
 #include <leaselock/hiredis/endpoint.hpp>
 #include <leaselock/redis/command.hpp>
+#include <leaselock/redis/dialect.hpp>
 #include <leaselock/redis/reply.hpp>
-#include <leaselock/redis/script_call.hpp>
 
 #include <poll.h>
 

@@ -49,20 +49,10 @@ namespace detail {
     return {Answer::yes};
 }
 
-// strerror_r gives a text in one C library, and fills the buffer in another.
-[[nodiscard]] inline std::string_view strerror_result(const char* text, const char*) noexcept {
-    return text;
-}
-[[nodiscard]] inline std::string_view strerror_result(int error, const char* buffer) noexcept {
-    return error == 0 ? buffer : "system error";
-}
-
 /// `cause.message()`, but without an allocation.
 [[nodiscard]] inline ServerText text_of(const std::error_code& cause) noexcept {
-    if (is_ours(cause)) return {to_string(static_cast<errc>(cause.value()))};
     std::array<char, 128> buffer{};
-    return {
-        strerror_result(::strerror_r(cause.value(), buffer.data(), buffer.size()), buffer.data())};
+    return {message_of(cause, buffer)};
 }
 
 /// Adds up why no sentinel named a master.

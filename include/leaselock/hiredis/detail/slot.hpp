@@ -53,6 +53,7 @@ struct Slot {
     }
 };
 
+#if LEASELOCK_DEFINES
 /// A list of slots by their own links.
 struct SlotList {
     Slot* first = nullptr;
@@ -250,6 +251,7 @@ inline std::uint8_t Entrance::next_bell() noexcept {
     const std::uint32_t n = arrivals_.fetch_add(1, std::memory_order_relaxed);
     return static_cast<std::uint8_t>(1 + n / Bells::sharers % (Bells::count - 1));
 }
+#endif
 
 } // namespace detail
 } // namespace LEASELOCK_ABI

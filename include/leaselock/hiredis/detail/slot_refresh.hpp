@@ -14,8 +14,8 @@
 #include <leaselock/hiredis/endpoint.hpp>
 #include <leaselock/redis/classify.hpp>
 #include <leaselock/redis/command.hpp>
+#include <leaselock/redis/dialect.hpp>
 #include <leaselock/redis/reply.hpp>
-#include <leaselock/redis/script_call.hpp>
 
 #include <hiredis/hiredis.h>
 

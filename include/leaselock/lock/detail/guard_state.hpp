@@ -2,32 +2,42 @@
 // SPDX-License-Identifier: MIT
 
 #include <leaselock/core/config.hpp>
-#include <leaselock/core/deadline.hpp>
-#include <leaselock/core/error.hpp>
-#include <leaselock/core/fixed_text.hpp>
 #include <leaselock/core/lease_clock.hpp>
 #include <leaselock/core/observer.hpp>
 #include <leaselock/core/outcome.hpp>
+#include <leaselock/lock/detail/lease_record.hpp>
+#include <leaselock/lock/lease.hpp>
+#include <leaselock/lock/options.hpp>
+
+#include <stop_token>
+#include <string_view>
+
+#if LEASELOCK_DEFINES
+#include <leaselock/core/deadline.hpp>
+#include <leaselock/core/error.hpp>
+#include <leaselock/core/fixed_text.hpp>
 #include <leaselock/core/runtime.hpp>
 #include <leaselock/lock/detail/acquisition.hpp>
 #include <leaselock/lock/detail/lease_end.hpp>
-#include <leaselock/lock/detail/lease_record.hpp>
 #include <leaselock/lock/detail/verbs.hpp>
 #include <leaselock/lock/detail/wait.hpp>
-#include <leaselock/lock/lease.hpp>
 #include <leaselock/redis/connection.hpp>
 #include <leaselock/redis/key.hpp>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <new>
-#include <stop_token>
 #include <string>
 #include <utility>
+#endif
 
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
 namespace detail {
+
+template <class B>
+class Acquisition;
 
 /// What a guard does, behind what it promises: the verbs on one record over one backend. The promises
 /// stand with `LeaseLock`, whose members these are, one to one.
@@ -36,8 +46,9 @@ class GuardState {
 public:
     using Record = LeaseRecord;
 
-    GuardState(B& backend, Record::Handle record) noexcept
-        : backend_(&backend), record_(std::move(record)) {}
+    /// Not inlined: g++ 12 would take options made on the spot for uninitialised, and say so to users.
+    /// @throws std::bad_alloc
+    [[gnu::noinline]] GuardState(B& backend, std::string_view key, const Options& options);
 
     /// Whether there is nothing that this process may do with it: moved from, or forked off.
     [[nodiscard]] bool inert() const noexcept { return !record_ || record_->foreign(); }
@@ -54,20 +65,53 @@ public:
     void end() noexcept;
 
     /// The end of the lease; the clock's epoch where none is held at `now`.
-    [[nodiscard]] Deadline deadline(Deadline now) const noexcept {
-        return inert() ? Deadline{} : deadline_at(*record_, now);
-    }
+    [[nodiscard]] Deadline deadline(Deadline now) const noexcept;
 
 private:
     [[nodiscard]] Outcome told(Verb verb, Deadline start, const Outcome& outcome) const noexcept {
         record_->tell(verb, start, outcome);
         return outcome;
     }
-    [[nodiscard]] Acquisition<B> acquisition() noexcept { return {*backend_, record_}; }
+    [[nodiscard]] Acquisition<B> acquisition() noexcept;
 
     B* backend_;
     Record::Handle record_;
 };
+
+#if LEASELOCK_EXCEPTIONS
+/// Yes is true, no is false; all else throws.
+[[nodiscard]] bool require(const Outcome& outcome, Verb verb, std::string_view key);
+#endif
+
+#if LEASELOCK_DEFINES
+#if LEASELOCK_EXCEPTIONS
+LEASELOCK_INLINE bool require(const Outcome& outcome, Verb verb, std::string_view key) {
+    if (outcome || outcome.answer == Answer::no) return outcome.answer == Answer::yes;
+    throw Error{outcome, to_string(verb), key};
+}
+#endif
+
+template <class B>
+GuardState<B>::GuardState(B& backend, std::string_view key, const Options& options)
+    : backend_(&backend), record_(Record::make(find_runtime(backend), key, options)) {
+    (void)Record::stopped_token();
+    if (record_) return;
+#if LEASELOCK_EXCEPTIONS
+    throw std::bad_alloc{};
+#else
+    std::abort(); // as operator new does where exceptions are off
+#endif
+}
+
+template <class B>
+Deadline GuardState<B>::deadline(Deadline now) const noexcept {
+    return inert() ? Deadline{} : deadline_at(*record_, now);
+}
+
+template <class B>
+Acquisition<B> GuardState<B>::acquisition() noexcept {
+    return {*backend_, record_};
+}
 
 template <class B>
 Outcome GuardState<B>::try_acquire() noexcept {
@@ -193,6 +237,7 @@ void GuardState<B>::end() noexcept {
     forget(*record_);
     if (record_->trace != Trace::none) (void)unlock();
 }
+#endif
 
 } // namespace detail
 } // namespace LEASELOCK_ABI

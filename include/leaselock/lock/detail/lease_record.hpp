@@ -2,28 +2,32 @@
 // SPDX-License-Identifier: MIT
 
 #include <leaselock/core/config.hpp>
-#include <leaselock/core/deadline.hpp>
 #include <leaselock/core/observer.hpp>
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/core/runtime.hpp>
 #include <leaselock/core/token.hpp>
 #include <leaselock/lock/detail/keeper.hpp>
 #include <leaselock/lock/detail/lease_term.hpp>
-#include <leaselock/lock/detail/millisecond_text.hpp>
-#include <leaselock/lock/detail/renewal_schedule.hpp>
+#include <leaselock/lock/detail/renewal_node.hpp>
 #include <leaselock/lock/options.hpp>
-#include <leaselock/redis/key.hpp>
-#include <leaselock/redis/script_call.hpp>
+#include <leaselock/redis/dialect.hpp>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <new>
 #include <stop_token>
 #include <string_view>
+
+#if LEASELOCK_DEFINES
+#include <leaselock/core/deadline.hpp>
+#include <leaselock/lock/detail/millisecond_text.hpp>
+#include <leaselock/redis/key.hpp>
+
+#include <algorithm>
+#include <new>
+#endif
 
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
@@ -52,30 +56,11 @@ public:
     };
     using Handle = std::unique_ptr<LeaseRecord, LetGo>;
 
-    /// Null when there is no memory. Not inlined: g++ 12 would take options made on the spot for
-    /// uninitialised, and say so to users.
-    [[gnu::noinline]] static Handle make(Runtime& runtime, std::string_view key,
-                                         const Options& options) noexcept {
-        const Flaw flaw = find_flaw(key, options);
-        if (flaw != Flaw::none) key = key.substr(0, max_key_size); // for messages only
-        const std::string_view owner = flaw == Flaw::none ? options.owner : std::string_view{};
-        const bool fenced = options.fencing && flaw == Flaw::none;
-        return Handle{make(runtime, key, owner, fenced, options, flaw)};
-    }
+    /// Null when there is no memory.
+    static Handle make(Runtime& runtime, std::string_view key, const Options& options) noexcept;
 
     /// The same guard's next record, where a renewer still holds this one. Null: no memory.
-    [[nodiscard]] Handle renewed() const noexcept {
-        Options options;
-        options.ttl = ttl;
-        options.timeout = timeout();
-        options.observer = observer_;
-        options.wait_floor = wait_floor();
-        options.wait_cap = wait_cap();
-        LeaseRecord* const next =
-            make(runtime_, key(), owner(), !fence_key().empty(), options, flaw_);
-        if (next != nullptr) next->margin = margin;
-        return Handle{next};
-    }
+    [[nodiscard]] Handle renewed() const noexcept;
 
     LeaseRecord(const LeaseRecord&) = delete;
     LeaseRecord& operator=(const LeaseRecord&) = delete;
@@ -123,63 +108,23 @@ public:
     // one acquisition
 
     /// Must not be shared.
-    void set_token(const Token& token) noexcept {
-        std::copy_n(token.view().begin(), Token::size, bytes() + key_size_);
-        term_.reset();
-        stop_ = std::stop_source{std::nostopstate};
-        fencing_token = 0;
-        release_unanswered = false;
-        holders = 0;
-    }
+    void set_token(const Token& token) noexcept;
     [[nodiscard]] LeaseTerm& term() noexcept { return term_; }
     [[nodiscard]] const LeaseTerm& term() const noexcept { return term_; }
 
     /// Makes the stop source, unless there is one. @return false when there is no memory
-    [[nodiscard]] bool make_stop_source() noexcept {
-        if (stop_.stop_possible()) return true;
-#if LEASELOCK_EXCEPTIONS
-        try {
-            stop_ = std::stop_source{};
-        } catch (const std::bad_alloc&) {
-            return false;
-        }
-#else
-        stop_ = std::stop_source{};
-#endif
-        return true;
-    }
-    [[nodiscard]] std::stop_token stop_token() noexcept {
-        // without a lease: stopped already, also where the renewer has yet to say so
-        const bool held = term_.deadline() != Deadline{};
-        return held && make_stop_source() ? stop_.get_token() : stopped_token();
-    }
+    [[nodiscard]] bool make_stop_source() noexcept;
+    [[nodiscard]] std::stop_token stop_token() noexcept;
     void request_stop() noexcept { stop_.request_stop(); }
 
     /// A token that was stopped from the start. The first call allocates: every guard makes it, so
     /// that none has to when memory is short.
-    static std::stop_token stopped_token() {
-        static const std::stop_token token = [] {
-            std::stop_source source;
-            source.request_stop();
-            return source.get_token();
-        }();
-        return token;
-    }
+    static std::stop_token stopped_token();
 
     /// The observer, if there is one, hears what came of a verb that started at `start`.
-    void tell(Verb verb, Deadline start, const Outcome& outcome) const noexcept {
-        if (observer_ == nullptr) return;
-        const Deadline now = runtime_.now();
-        const Deadline end = term_.deadline();
-        observer_->on_event({verb, key(), outcome, now - start,
-                             end > now ? end - now : LeaseClock::duration{}, owner(),
-                             fingerprint_of(value())});
-    }
+    void tell(Verb verb, Deadline start, const Outcome& outcome) const noexcept;
     [[nodiscard]] bool observed() const noexcept { return observer_ != nullptr; }
-    void tell_loss() const noexcept {
-        if (observer_ == nullptr) return;
-        tell(Verb::lose, runtime_.now(), {Answer::no, cause_of(term_.loss())});
-    }
+    void tell_loss() const noexcept;
 
     // of the guard's own thread
 
@@ -197,51 +142,12 @@ public:
     std::uint8_t lane = 0;     ///< that renews it
 
 private:
-    LeaseRecord(Runtime& runtime, const Options& options, Flaw flaw) noexcept
-        : wait_floor_ms_(clip(options.wait_floor)), wait_cap_ms_(clip(options.wait_cap)),
-          flaw_(flaw), runtime_(runtime), observer_(options.observer), process_(runtime.process()) {
-    }
+    LeaseRecord(Runtime& runtime, const Options& options, Flaw flaw) noexcept;
     ~LeaseRecord() = default;
 
     static LeaseRecord* make(Runtime& runtime, std::string_view key, std::string_view owner,
-                             bool fenced, const Options& options, Flaw flaw) noexcept {
-        const HelperKey fence{key, helper_suffix::fence};
-        const std::size_t value_size = Token::size + (owner.empty() ? 0 : 1 + owner.size());
-        const std::size_t fence_size = fenced ? fence.size() : 0;
-        const MillisecondText ttl_text{options.ttl};
-        void* const memory = ::operator new(sizeof(LeaseRecord) + key.size() + value_size +
-                                                fence_size + ttl_text.view().size(),
-                                            std::nothrow);
-        if (memory == nullptr) return nullptr;
-        auto* const record = ::new (memory) LeaseRecord(runtime, options, flaw);
-        record->ttl = options.ttl;
-        record->margin = margin_of(options);
-        record->timeout_ms = clip(options.timeout);
-        record->key_size_ = static_cast<std::uint16_t>(key.size());
-        record->value_size_ = static_cast<std::uint16_t>(value_size);
-        record->fence_size_ = static_cast<std::uint16_t>(fence_size);
-        record->ttl_size_ = static_cast<std::uint8_t>(ttl_text.view().size());
-        char* out = std::copy(key.begin(), key.end(), record->bytes());
-        out = std::fill_n(out, Token::size, '0');
-        if (!owner.empty()) {
-            *out++ = ':';
-            out = std::copy(owner.begin(), owner.end(), out);
-        }
-        if (fenced) fence.write(out);
-        out += fence_size;
-        std::copy(ttl_text.view().begin(), ttl_text.view().end(), out);
-        return record;
-    }
-    void let_go() noexcept {
-        if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-        this->~LeaseRecord();
-        ::operator delete(this);
-    }
-
-    static constexpr std::int32_t clip(std::chrono::milliseconds span) noexcept {
-        const std::chrono::milliseconds none{0};
-        return static_cast<std::int32_t>(std::clamp(span, none, max_ttl).count());
-    }
+                             bool fenced, const Options& options, Flaw flaw) noexcept;
+    void let_go() noexcept;
 
     [[nodiscard]] char* bytes() noexcept { return reinterpret_cast<char*>(this + 1); }
     [[nodiscard]] const char* bytes() const noexcept {
@@ -264,6 +170,130 @@ private:
     ProcessId process_;
     std::stop_source stop_{std::nostopstate};
 };
+
+#if LEASELOCK_DEFINES
+/// As a number of milliseconds that is in range.
+constexpr std::int32_t clip(std::chrono::milliseconds span) noexcept {
+    const std::chrono::milliseconds none{0};
+    return static_cast<std::int32_t>(std::clamp(span, none, max_ttl).count());
+}
+
+LEASELOCK_INLINE LeaseRecord::Handle LeaseRecord::make(Runtime& runtime, std::string_view key,
+                                                       const Options& options) noexcept {
+    const Flaw flaw = find_flaw(key, options);
+    if (flaw != Flaw::none) key = key.substr(0, max_key_size); // for messages only
+    const std::string_view owner = flaw == Flaw::none ? options.owner : std::string_view{};
+    const bool fenced = options.fencing && flaw == Flaw::none;
+    return Handle{make(runtime, key, owner, fenced, options, flaw)};
+}
+
+LEASELOCK_INLINE LeaseRecord::Handle LeaseRecord::renewed() const noexcept {
+    Options options;
+    options.ttl = ttl;
+    options.timeout = timeout();
+    options.observer = observer_;
+    options.wait_floor = wait_floor();
+    options.wait_cap = wait_cap();
+    LeaseRecord* const next = make(runtime_, key(), owner(), !fence_key().empty(), options, flaw_);
+    if (next != nullptr) next->margin = margin;
+    return Handle{next};
+}
+
+LEASELOCK_INLINE void LeaseRecord::set_token(const Token& token) noexcept {
+    std::copy_n(token.view().begin(), Token::size, bytes() + key_size_);
+    term_.reset();
+    stop_ = std::stop_source{std::nostopstate};
+    fencing_token = 0;
+    release_unanswered = false;
+    holders = 0;
+}
+
+LEASELOCK_INLINE bool LeaseRecord::make_stop_source() noexcept {
+    if (stop_.stop_possible()) return true;
+#if LEASELOCK_EXCEPTIONS
+    try {
+        stop_ = std::stop_source{};
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+#else
+    stop_ = std::stop_source{};
+#endif
+    return true;
+}
+
+LEASELOCK_INLINE std::stop_token LeaseRecord::stop_token() noexcept {
+    // without a lease: stopped already, also where the renewer has yet to say so
+    const bool held = term_.deadline() != Deadline{};
+    return held && make_stop_source() ? stop_.get_token() : stopped_token();
+}
+
+LEASELOCK_INLINE std::stop_token LeaseRecord::stopped_token() {
+    static const std::stop_token token = [] {
+        std::stop_source source;
+        source.request_stop();
+        return source.get_token();
+    }();
+    return token;
+}
+
+LEASELOCK_INLINE void LeaseRecord::tell(Verb verb, Deadline start,
+                                        const Outcome& outcome) const noexcept {
+    if (observer_ == nullptr) return;
+    const Deadline now = runtime_.now();
+    const Deadline end = term_.deadline();
+    observer_->on_event({verb, key(), outcome, now - start,
+                         end > now ? end - now : LeaseClock::duration{}, owner(),
+                         fingerprint_of(value())});
+}
+
+LEASELOCK_INLINE void LeaseRecord::tell_loss() const noexcept {
+    if (observer_ == nullptr) return;
+    tell(Verb::lose, runtime_.now(), {Answer::no, cause_of(term_.loss())});
+}
+
+LEASELOCK_INLINE LeaseRecord::LeaseRecord(Runtime& runtime, const Options& options,
+                                          Flaw flaw) noexcept
+    : wait_floor_ms_(clip(options.wait_floor)), wait_cap_ms_(clip(options.wait_cap)), flaw_(flaw),
+      runtime_(runtime), observer_(options.observer), process_(runtime.process()) {}
+
+LEASELOCK_INLINE LeaseRecord* LeaseRecord::make(Runtime& runtime, std::string_view key,
+                                                std::string_view owner, bool fenced,
+                                                const Options& options, Flaw flaw) noexcept {
+    const HelperKey fence{key, helper_suffix::fence};
+    const std::size_t value_size = Token::size + (owner.empty() ? 0 : 1 + owner.size());
+    const std::size_t fence_size = fenced ? fence.size() : 0;
+    const MillisecondText ttl_text{options.ttl};
+    void* const memory = ::operator new(sizeof(LeaseRecord) + key.size() + value_size + fence_size +
+                                            ttl_text.view().size(),
+                                        std::nothrow);
+    if (memory == nullptr) return nullptr;
+    auto* const record = ::new (memory) LeaseRecord(runtime, options, flaw);
+    record->ttl = options.ttl;
+    record->margin = margin_of(options);
+    record->timeout_ms = clip(options.timeout);
+    record->key_size_ = static_cast<std::uint16_t>(key.size());
+    record->value_size_ = static_cast<std::uint16_t>(value_size);
+    record->fence_size_ = static_cast<std::uint16_t>(fence_size);
+    record->ttl_size_ = static_cast<std::uint8_t>(ttl_text.view().size());
+    char* out = std::copy(key.begin(), key.end(), record->bytes());
+    out = std::fill_n(out, Token::size, '0');
+    if (!owner.empty()) {
+        *out++ = ':';
+        out = std::copy(owner.begin(), owner.end(), out);
+    }
+    if (fenced) fence.write(out);
+    out += fence_size;
+    std::copy(ttl_text.view().begin(), ttl_text.view().end(), out);
+    return record;
+}
+
+LEASELOCK_INLINE void LeaseRecord::let_go() noexcept {
+    if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    this->~LeaseRecord();
+    ::operator delete(this);
+}
+#endif
 
 } // namespace detail
 } // namespace LEASELOCK_ABI
