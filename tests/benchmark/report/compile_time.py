@@ -10,18 +10,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 SOURCES = ROOT / "tests/benchmark/compile"
 FLAGS = ["-std=c++20", f"-I{ROOT}/include", "-c"]
+SEPARATE = "-DLEASELOCK_SEPARATE_COMPILATION"
 
 
-def standard_headers(compiler: str) -> list[str]:
-    """Those that the library's headers name, as far as leaselock.hpp reaches."""
+def standard_headers(compiler: str, *flags: str) -> list[str]:
+    """Those that the library's headers name, as far as leaselock.hpp reaches with these flags."""
     listing = subprocess.run(
-        [compiler, *FLAGS[:2], "-M", SOURCES / "library.cpp"],
+        [compiler, *FLAGS[:2], *flags, "-M", SOURCES / "library.cpp"],
         capture_output=True, text=True, check=True,
-    ).stdout
-    found = set()
-    for path in re.findall(r"\S*/include/leaselock/\S+", listing):
-        found.update(re.findall(r"^#include <([a-z_]+)>", Path(path).read_text(), re.MULTILINE))
-    return sorted(found)
+    ).stdout.split()
+    named = set()
+    for path in (path for path in listing if "/include/leaselock/" in path):
+        named.update(re.findall(r"^#include <([a-z_]+)>", Path(path).read_text(), re.MULTILINE))
+    return sorted(named.intersection(Path(path).name for path in listing))
 
 
 def processor_seconds(command: list[str]) -> float:
@@ -44,22 +45,30 @@ def precompile(folder: Path, compiler: str, level: str) -> Path:
     return header
 
 
+def by_hand(folder: Path, headers: list[str]) -> Path:
+    file = folder / f"by_hand_{len(headers)}.cpp"
+    file.write_text("".join(f"#include <{name}>\n" for name in headers)
+                    + (SOURCES / "by_hand.cpp").read_text())
+    return file
+
+
 def measure(folder: Path, rounds: int) -> list[dict]:
     folder.mkdir(parents=True, exist_ok=True)
     records = []
+    definitions = folder / "definitions.cpp"
+    definitions.write_text("#include <leaselock/definitions.ipp>\n")
+    library = SOURCES / "library.cpp"
     for compiler in filter(shutil.which, ("g++", "clang++")):
-        headers = standard_headers(compiler)
-        by_hand = folder / "by_hand.cpp"
-        by_hand.write_text(
-            "".join(f"#include <{name}>\n" for name in headers)
-            + (SOURCES / "by_hand.cpp").read_text()
-        )
+        headers = {"by_hand": standard_headers(compiler),
+                   "by_hand_separate": standard_headers(compiler, SEPARATE)}
         for level in ("-O0", "-O2"):
             files = {
-                "library": [SOURCES / "library.cpp"],
-                "precompiled": ["-include", precompile(folder, compiler, level),
-                                SOURCES / "library.cpp"],
-                "by_hand": [by_hand],
+                "library": [library],
+                "precompiled": ["-include", precompile(folder, compiler, level), library],
+                "by_hand": [by_hand(folder, headers["by_hand"])],
+                "separate": [SEPARATE, library],
+                "by_hand_separate": [by_hand(folder, headers["by_hand_separate"])],
+                "definitions": [SEPARATE, definitions],
             }
             seconds: dict[str, list[float]] = {name: [] for name in files}
             for _ in range(rounds):
@@ -70,6 +79,6 @@ def measure(folder: Path, rounds: int) -> list[dict]:
             for name in files:
                 records.append({
                     "name": "compile", "compiler": compiler, "level": level, "file": name,
-                    "standard_headers": len(headers), "processor_seconds": seconds[name],
+                    "processor_seconds": seconds[name],
                 })
     return records
