@@ -5,10 +5,10 @@
 #include <leaselock/core/lease_clock.hpp>
 
 #include <chrono>
-#include <cmath>
 #include <concepts>
 #include <cstdint>
 #include <limits>
+#include <ratio>
 #include <type_traits>
 
 /// Deadline arithmetic: pure, and without overflow for any argument.

@@ -2,13 +2,16 @@
 // SPDX-License-Identifier: MIT
 
 #include <leaselock/core/config.hpp>
-#include <leaselock/core/detail/linux.hpp>
 
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
+
+#if LEASELOCK_DEFINES
+#include <leaselock/core/detail/linux.hpp>
+#endif
 
 namespace leaselock {
 inline namespace LEASELOCK_ABI {

@@ -2,10 +2,14 @@
 // SPDX-License-Identifier: MIT
 
 #include <leaselock/core/config.hpp>
-#include <leaselock/core/detail/linux.hpp>
 
 #include <chrono>
 #include <cstdint>
+#include <ratio>
+
+#if LEASELOCK_DEFINES
+#include <leaselock/core/detail/linux.hpp>
+#endif
 
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
@@ -21,13 +25,17 @@ struct LeaseClock {
     static constexpr bool is_steady = true;
 
     /// The system's own reading. Never fails. Thread-safe.
-    [[nodiscard]] static time_point now() noexcept {
-        return time_point{duration{detail::boot_time_ns()}};
-    }
+    [[nodiscard]] static time_point now() noexcept;
 };
 
 /// A point in time by which something ends. Absolute, so that waiting in steps adds up to nothing.
 using Deadline = LeaseClock::time_point;
+
+#if LEASELOCK_DEFINES
+LEASELOCK_INLINE LeaseClock::time_point LeaseClock::now() noexcept {
+    return time_point{duration{detail::boot_time_ns()}};
+}
+#endif
 
 } // namespace LEASELOCK_ABI
 } // namespace leaselock

@@ -10,6 +10,10 @@
 #include <span>
 #include <system_error>
 
+#if LEASELOCK_DEFINES
+#include <leaselock/core/detail/linux.hpp>
+#endif
+
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
 
@@ -63,6 +67,10 @@ protected:
     ~Runtime() = default;
 };
 
+/// The machine's own runtime, alive as long as anything may ask for it.
+[[nodiscard]] Runtime& system_runtime() noexcept;
+
+#if LEASELOCK_DEFINES
 /// The machine itself. Stateless: one serves all.
 class SystemRuntime final : public Runtime {
 public:
@@ -104,10 +112,6 @@ public:
     void detach(ThreadHandle handle) noexcept override { detail::detach_thread(handle.value); }
 };
 
-/// The machine's own runtime, alive as long as anything may ask for it.
-[[nodiscard]] Runtime& system_runtime() noexcept;
-
-#if LEASELOCK_DEFINES
 LEASELOCK_INLINE Runtime& system_runtime() noexcept {
     static constinit SystemRuntime runtime;
     return runtime;

@@ -38,9 +38,8 @@
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
 namespace detail {
+struct Cluster;
 struct ClusterNode;
-class ClusterNodes;
-class SlotRefresh;
 } // namespace detail
 
 /// One connection to a Redis Cluster, whatever number of nodes it has.
@@ -127,18 +126,29 @@ private:
 
     [[nodiscard]] detail::ClusterNode* only_node(std::span<const Command> commands) const noexcept;
 
-    std::vector<Endpoint> seeds_;
-    Outcome flaw_;
     Runtime& runtime_;
     ProcessId process_;
     Dialect dialect_;
-    std::unique_ptr<detail::ClusterNodes> nodes_;
-    std::unique_ptr<detail::SlotRefresh> refresh_;
+    std::unique_ptr<detail::Cluster> cluster_;
+    Outcome flaw_;
 };
 
 static_assert(RoutedConnection<ClusterConnection>);
 
 #if LEASELOCK_DEFINES
+/// What is known of a cluster. It stays where it is: the parts refer to each other.
+struct detail::Cluster {
+    Cluster(std::vector<Endpoint>&& some, Dialect& dialect, Runtime& runtime,
+            std::chrono::milliseconds silence, LookupFunction lookup)
+        : seeds(std::move(some)),
+          nodes(seeds.empty() ? Endpoint{} : seeds.front(), runtime, silence, lookup),
+          refresh(nodes, seeds, dialect, runtime, lookup) {}
+
+    std::vector<Endpoint> seeds;
+    ClusterNodes nodes;
+    SlotRefresh refresh;
+};
+
 #if LEASELOCK_EXCEPTIONS
 LEASELOCK_INLINE ClusterConnection::ClusterConnection(const std::vector<std::string_view>& seeds,
                                                       Runtime& runtime,
@@ -160,18 +170,17 @@ LEASELOCK_INLINE ClusterConnection::ClusterConnection(std::vector<Endpoint>&& se
                                                       Runtime& runtime,
                                                       std::chrono::milliseconds silence,
                                                       detail::LookupFunction lookup)
-    : seeds_(std::move(seeds)), flaw_(detail::check_seeds(seeds_)), runtime_(runtime),
-      process_(runtime.process()),
-      nodes_(std::make_unique<detail::ClusterNodes>(seeds_.empty() ? Endpoint{} : seeds_.front(),
-                                                    runtime, silence, lookup)),
-      refresh_(std::make_unique<detail::SlotRefresh>(*nodes_, seeds_, dialect_, runtime, lookup)) {}
+    : runtime_(runtime), process_(runtime.process()),
+      cluster_(
+          std::make_unique<detail::Cluster>(std::move(seeds), dialect_, runtime, silence, lookup)),
+      flaw_(detail::check_seeds(cluster_->seeds)) {}
 
 LEASELOCK_INLINE ClusterConnection::~ClusterConnection() {
-    if (runtime_.process() != process_) refresh_->abandon_in_child();
+    if (runtime_.process() != process_) cluster_->refresh.abandon_in_child();
 }
 
 LEASELOCK_INLINE std::uint32_t ClusterConnection::lane(std::string_view key) const noexcept {
-    const detail::ClusterNode* const node = nodes_->owner(hash_slot(key));
+    const detail::ClusterNode* const node = cluster_->nodes.owner(hash_slot(key));
     return node == nullptr ? 0 : node->index;
 }
 
@@ -184,12 +193,12 @@ ClusterConnection::only_node(std::span<const Command> commands) const noexcept {
         if (!detail::shares_slot(command)) return nullptr;
         if (command.key.empty() || command.key == last) continue;
         last = command.key;
-        detail::ClusterNode* const owner = nodes_->owner(hash_slot(last));
+        detail::ClusterNode* const owner = cluster_->nodes.owner(hash_slot(last));
         if (owner == nullptr || (node != nullptr && owner != node)) return nullptr;
         node = owner;
     }
-    if (node == nullptr) node = refresh_->home();
-    return node == nullptr || refresh_->is_doubtful(*node) ? nullptr : node;
+    if (node == nullptr) node = cluster_->refresh.home();
+    return node == nullptr || cluster_->refresh.is_doubtful(*node) ? nullptr : node;
 }
 
 LEASELOCK_INLINE void ClusterConnection::call(std::span<const Command> commands,
@@ -204,7 +213,7 @@ LEASELOCK_INLINE void ClusterConnection::call(std::span<const Command> commands,
 
     detail::ClusterNode* const node = only_node(commands);
     MultiplexedConnection* const connection =
-        node == nullptr ? nullptr : nodes_->connection(*node, false);
+        node == nullptr ? nullptr : cluster_->nodes.connection(*node, false);
     if (connection != nullptr) {
         connection->call(commands, replies, by);
         const bool answered = std::all_of(replies.begin(), replies.end(), [](const Reply& reply) {
@@ -212,7 +221,7 @@ LEASELOCK_INLINE void ClusterConnection::call(std::span<const Command> commands,
         });
         if (answered) return; // nearly always
     }
-    detail::ClusterCall call{*nodes_, *refresh_, runtime_, commands, replies, by};
+    detail::ClusterCall call{cluster_->nodes, cluster_->refresh, runtime_, commands, replies, by};
     if (connection != nullptr) {
         call.run_from(*node);
     } else {

@@ -289,7 +289,8 @@ LEASELOCK_INLINE Endpoint Endpoint::from_plain_url(std::string_view url) {
 
 namespace detail {
 
-[[nodiscard]] inline std::vector<Endpoint> read_urls(const std::vector<std::string_view>& urls) {
+template <class Text>
+[[nodiscard]] std::vector<Endpoint> read_urls(const std::vector<Text>& urls) {
     std::vector<Endpoint> endpoints;
     endpoints.reserve(urls.size());
     for (const std::string_view url : urls) endpoints.push_back(Endpoint::from_url(url));

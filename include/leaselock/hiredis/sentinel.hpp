@@ -5,7 +5,6 @@
 #include <leaselock/core/lease_clock.hpp>
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/hiredis/detail/lookup_function.hpp>
-#include <leaselock/hiredis/detail/sentinel_order.hpp>
 #include <leaselock/hiredis/endpoint.hpp>
 #include <leaselock/hiredis/resolver.hpp>
 
@@ -30,6 +29,7 @@
 #include <leaselock/hiredis/detail/kept_lookups.hpp>
 #include <leaselock/hiredis/detail/lookup.hpp>
 #include <leaselock/hiredis/detail/query.hpp>
+#include <leaselock/hiredis/detail/sentinel_order.hpp>
 #include <leaselock/hiredis/detail/sentinel_reply.hpp>
 #include <leaselock/redis/command.hpp>
 
@@ -44,17 +44,16 @@ inline namespace LEASELOCK_ABI {
 namespace detail {
 
 class Lookup;
-template <std::size_t Endpoints>
-class LookupPool;
+struct Sentinels;
 
 template <class R>
 concept RangeOfTexts = std::ranges::input_range<const R> &&
     std::convertible_to<std::ranges::range_reference_t<const R>, std::string_view>;
 
 template <RangeOfTexts R>
-std::vector<std::string_view> texts_of(const R& range) {
-    std::vector<std::string_view> texts;
-    for (const std::string_view text : range) texts.push_back(text);
+std::vector<std::string> texts_of(const R& range) {
+    std::vector<std::string> texts;
+    for (const auto& text : range) texts.emplace_back(std::string_view{text});
     return texts;
 }
 
@@ -76,7 +75,7 @@ std::vector<std::string_view> texts_of(const R& range) {
 /// Source: redis.io/docs/latest/develop/reference/sentinel-clients
 class Sentinel final : public Resolver {
 public:
-    static constexpr std::size_t most_sentinels = detail::SentinelOrder::most; ///< 16
+    static constexpr std::size_t most_sentinels = 16;
     static constexpr std::chrono::milliseconds default_limit{1'000};
 
 #if LEASELOCK_EXCEPTIONS
@@ -84,14 +83,13 @@ public:
     ///        password. Mind the port: a URL without one means 6379.
     /// @throws Error for a malformed URL, or what the third constructor would complain about
     Sentinel(std::initializer_list<std::string_view> urls, std::string master,
-             std::chrono::milliseconds limit = default_limit)
-        : Sentinel(std::vector<std::string_view>(urls), std::move(master), limit) {}
+             std::chrono::milliseconds limit = default_limit);
     /// The same, with URLs from a `std::vector<std::string>` or another range of texts.
     template <detail::RangeOfTexts R>
     // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): it delegates
     Sentinel(const R& urls, std::string master, std::chrono::milliseconds limit = default_limit)
         : Sentinel(detail::texts_of(urls), std::move(master), limit) {}
-    Sentinel(const std::vector<std::string_view>& urls, std::string master,
+    Sentinel(const std::vector<std::string>& urls, std::string master,
              std::chrono::milliseconds limit = default_limit);
 #endif
 
@@ -112,11 +110,8 @@ public:
     // hangs on it
     [[nodiscard]] LEASELOCK_INLINE Outcome resolve(ServerAddress& where) noexcept override;
 
-    void on_failure(const ServerAddress& where, const std::error_code& cause) noexcept override {
-        (void)where;
-        (void)cause;
-        order_.misled();
-    }
+    LEASELOCK_INLINE void on_failure(const ServerAddress& where,
+                                     const std::error_code& cause) noexcept override;
 
     [[nodiscard]] const std::string& master() const noexcept { return master_; }
 
@@ -125,19 +120,29 @@ private:
     [[nodiscard]] Outcome ask(const Endpoint& sentinel, detail::Lookup& lookup, Deadline by,
                               ServerAddress& where) const noexcept;
 
-    std::vector<Endpoint> sentinels_;
+    std::unique_ptr<detail::Sentinels> sentinels_;
     std::string master_;
     std::chrono::milliseconds limit_;
     detail::LookupFunction lookup_;
     Outcome valid_;
-    detail::SentinelOrder order_;
-    /// Of the sentinels' own names.
-    std::unique_ptr<detail::LookupPool<most_sentinels>> lookups_;
 };
 
 #if LEASELOCK_DEFINES
+/// All of them, and whom to ask first.
+struct detail::Sentinels {
+    explicit Sentinels(std::vector<Endpoint>&& some) noexcept : endpoints(std::move(some)) {}
+
+    static_assert(SentinelOrder::most == Sentinel::most_sentinels);
+    std::vector<Endpoint> endpoints;
+    SentinelOrder order;
+    LookupPool<SentinelOrder::most> lookups; ///< of their own names
+};
+
 #if LEASELOCK_EXCEPTIONS
-LEASELOCK_INLINE Sentinel::Sentinel(const std::vector<std::string_view>& urls, std::string master,
+LEASELOCK_INLINE Sentinel::Sentinel(std::initializer_list<std::string_view> urls,
+                                    std::string master, std::chrono::milliseconds limit)
+    : Sentinel(detail::texts_of(urls), std::move(master), limit) {}
+LEASELOCK_INLINE Sentinel::Sentinel(const std::vector<std::string>& urls, std::string master,
                                     std::chrono::milliseconds limit)
     : Sentinel(detail::read_urls(urls), std::move(master), limit) {
     if (!valid_) throw Error{valid_, "read", "the sentinels"};
@@ -145,15 +150,16 @@ LEASELOCK_INLINE Sentinel::Sentinel(const std::vector<std::string_view>& urls, s
 #endif
 LEASELOCK_INLINE Sentinel::Sentinel(std::vector<Endpoint> sentinels, std::string master,
                                     std::chrono::milliseconds limit, detail::LookupFunction lookup)
-    : sentinels_(std::move(sentinels)), master_(std::move(master)), limit_(limit), lookup_(lookup),
-      valid_(check()), lookups_(std::make_unique<detail::LookupPool<most_sentinels>>()) {}
+    : sentinels_(std::make_unique<detail::Sentinels>(std::move(sentinels))),
+      master_(std::move(master)), limit_(limit), lookup_(lookup), valid_(check()) {}
 LEASELOCK_INLINE Sentinel::~Sentinel() = default;
 
 LEASELOCK_INLINE Outcome Sentinel::check() const noexcept {
     const auto complain = [](std::string_view text) -> Outcome {
         return {Answer::unsent, errc::invalid_argument, text};
     };
-    if (sentinels_.empty() || sentinels_.size() > most_sentinels)
+    const std::vector<Endpoint>& endpoints = sentinels_->endpoints;
+    if (endpoints.empty() || endpoints.size() > most_sentinels)
         return complain("1 to 16 sentinels");
     if (!detail::is_host_name(master_)) {
         return complain("name of the master: 1 to 253 letters, digits, '-', '.' or '_'");
@@ -161,7 +167,7 @@ LEASELOCK_INLINE Outcome Sentinel::check() const noexcept {
     if (limit_.count() < 1 || limit_ > Endpoint::max_connect_timeout) {
         return complain("limit for the sentinels: from 1ms to 3600s");
     }
-    for (const Endpoint& sentinel : sentinels_) {
+    for (const Endpoint& sentinel : endpoints) {
         if (Outcome outcome = sentinel.check(); !outcome) return outcome;
         if (sentinel.db != 0 || sentinel.resolver != nullptr || sentinel.must_be_master) {
             return complain("sentinel: neither db, nor resolver, nor must_be_master");
@@ -172,32 +178,38 @@ LEASELOCK_INLINE Outcome Sentinel::check() const noexcept {
 
 LEASELOCK_INLINE Outcome Sentinel::resolve(ServerAddress& where) noexcept {
     if (!valid_) return valid_;
-    auto lookups = lookups_->borrow();
+    auto& [endpoints, order, pool] = *sentinels_;
+    auto lookups = pool.borrow();
     if (lookups == nullptr) {
         return {Answer::unsent, std::make_error_code(std::errc::not_enough_memory)};
     }
-    const std::size_t count = sentinels_.size();
+    const std::size_t count = endpoints.size();
     const Deadline until = later(system_runtime().now(), limit_);
     detail::SentinelTally tally{master_, count};
     std::uint32_t asked = 0;
     for (std::size_t left = count; left != 0; --left) {
-        const std::size_t i = order_.next(count, asked);
+        const std::size_t i = order.next(count, asked);
         asked |= std::uint32_t{1} << i;
         const Deadline now = system_runtime().now();
         const LeaseClock::duration share = span_between(now, until) / static_cast<int>(left);
         const Deadline by =
-            later(now, std::min<LeaseClock::duration>(share, sentinels_[i].connect_timeout));
-        Outcome said = ask(sentinels_[i], lookups->of[i], by, where);
+            later(now, std::min<LeaseClock::duration>(share, endpoints[i].connect_timeout));
+        Outcome said = ask(endpoints[i], lookups->of[i], by, where);
         if (said) {
-            order_.answered(i);
-            lookups_->give_back(std::move(lookups));
+            order.answered(i);
+            pool.give_back(std::move(lookups));
             return said;
         }
-        order_.failed(i);
-        tally.add(sentinels_[i].label(), said);
+        order.failed(i);
+        tally.add(endpoints[i].label(), said);
     }
-    lookups_->give_back(std::move(lookups));
+    pool.give_back(std::move(lookups));
     return tally.result();
+}
+
+LEASELOCK_INLINE void Sentinel::on_failure(const ServerAddress& /*where*/,
+                                           const std::error_code& /*cause*/) noexcept {
+    sentinels_->order.misled();
 }
 
 LEASELOCK_INLINE Outcome Sentinel::ask(const Endpoint& sentinel, detail::Lookup& lookup,

@@ -7,8 +7,6 @@
 #include <leaselock/lock/options.hpp>
 #include <leaselock/redis/key.hpp>
 
-#include <array>
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +14,11 @@
 #include <string>
 #include <string_view>
 #include <utility>
+
+#if LEASELOCK_DEFINES
+#include <array>
+#include <charconv>
+#endif
 
 namespace leaselock {
 inline namespace LEASELOCK_ABI {

@@ -2,20 +2,24 @@
 // SPDX-License-Identifier: MIT
 
 #include <leaselock/core/config.hpp>
+#include <leaselock/core/observer.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#if LEASELOCK_DEFINES
 #include <leaselock/core/deadline.hpp>
 #include <leaselock/core/fixed_text.hpp>
-#include <leaselock/core/observer.hpp>
 #include <leaselock/core/outcome.hpp>
 #include <leaselock/redis/key.hpp>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string_view>
+#endif
 
 namespace leaselock {
 inline namespace LEASELOCK_ABI {
@@ -112,6 +116,7 @@ enum class Flaw : std::uint8_t {
     wait_bounds,
 };
 
+#if LEASELOCK_DEFINES
 constexpr std::chrono::nanoseconds margin_of(const Options& options) noexcept {
     // in between the flaws, so that it cannot overflow
     const std::chrono::milliseconds none{0};
@@ -140,7 +145,6 @@ constexpr Flaw find_flaw(std::string_view key, const Options& options) noexcept 
     return Flaw::none;
 }
 
-#if LEASELOCK_DEFINES
 template <std::size_t N>
 void append_number(FixedText<N>& text, std::int64_t number) noexcept {
     std::array<char, 20> digits{};
